@@ -1,1 +1,1 @@
-"""What runs, in which order, where."""
+"""The pipeline: its components, configuration, commands and platforms."""

@@ -1,4 +1,4 @@
-"""Beam on Google's Dataflow, with this package on its workers, and no job that goes on when nobody waits for it."""
+"""Beam on Google's Dataflow, with this package on its workers, and cancellation of jobs that are not waited for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ import tfx_estimator
 from tfx_estimator.pipeline.base.ending import shared_status, signals
 from tfx_estimator.pipeline.base.log import get_logger
 
-# No requirements: the workers' image has them, and pip need not ask anybody.
+# No requirements: the workers' image has them, and pip needs no network.
 _SETUP = """\
 from setuptools import find_packages, setup
 
@@ -36,26 +36,26 @@ setup(name="tfx-estimator", version={version!r}, packages=find_packages(), inclu
 """
 _LEFT_OUT = ("__pycache__",)
 
-# From 25.3 on pip builds in an environment of its own, into which it would fetch setuptools; the image has it.
+# From 25.3 on, pip builds in an isolated environment, for which it would fetch setuptools; the image has it.
 # Source: https://github.com/apache/beam/pull/37331, of Beam 2.72.
 NO_ISOLATION = "pip_no_build_isolation"
-# For workers to end: less than the half a minute that services leave a container.
+# Time for workers to end: less than a container's usual grace period of half a minute.
 _END_SECONDS, _POLL_SECONDS = 20.0, 1.0
 
 logger = get_logger("beam")
 
 
-def bring_package(options: PipelineOptions, folder: str) -> None:
-    """Has the workers install this package, without a network; until the job is created it lies in a folder."""
+def stage_package(options: PipelineOptions, folder: str) -> None:
+    """Makes the workers install this package without a network, from an sdist that is written to the folder."""
     setup = options.view_as(SetupOptions)
     setup.extra_packages = [*(setup.extra_packages or ()), build_sdist(folder)]
     options.view_as(DebugOptions).add_experiment(NO_ISOLATION)
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
-    """Beam's, which stages this package as well, and cancels a job that it does not see to its end.
+    """Beam's runner, which also stages this package, and cancels a job that it does not follow to its end.
 
-    Beam's checks know it by this name.
+    Beam's checks depend on this class name.
     """
 
     _client: Any = None
@@ -63,7 +63,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
     @property
     def dataflow_client(self) -> Any:
-        """What asks the service; Beam makes it while the pipeline is run."""
+        """The service's client, which Beam sets while the pipeline is run."""
         return self._client
 
     @dataflow_client.setter
@@ -71,7 +71,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         submit = client.submit_job_description
 
         def submit_whole(job: Any) -> Any:
-            # A job whose answer nobody took would be known to nobody.
+            # Without the answer, the ID of the created job would be unknown.
             with shared_status.patient(), signals.held():
                 self._created = submit(job)
                 return self._created
@@ -80,59 +80,59 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         self._client = client
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *args: Any, **kwargs: Any) -> Any:
-        """Runs it to its end; where a signal comes, the job is cancelled."""
+        """Runs the pipeline to its end; a signal cancels the job."""
         self._created = None
         with signals.handled():
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    bring_package(options, folder)
+                    stage_package(options, folder)
                     result = super().run_pipeline(pipeline, options, *args, **kwargs)
-                # Here, where it is known how: TFX, too, does nothing else with what it gets.
+                # Waits here, where the job can be cancelled: TFX does nothing else with the result than waiting, too.
                 if not options.view_as(StandardOptions).no_wait_until_finish:
                     result.wait_until_finish()
                 return result
             except dataflow_runner.DataflowRuntimeException:
-                raise  # it has ended by itself
+                raise  # the job has ended
             except BaseException:
                 if self._created is not None:
-                    # Where something else went wrong, a signal meanwhile must not leave the job at work.
+                    # After another error, a signal must not interrupt the cancellation.
                     with shared_status.patient(), signals.held():
                         self._cancel(self._created, options.view_as(GoogleCloudOptions))
                 raise
 
     def _cancel(self, created: Any, options: GoogleCloudOptions) -> None:
-        """Cancels the job, and waits a little for its workers: who tries again writes to the same places."""
+        """Cancels the job, and waits briefly for its workers: a retry writes to the same places."""
         job = created.id
         command = f"gcloud dataflow jobs cancel {job} --project {options.project} --region {options.region}"
-        # At once: a second signal, or the end of the container, leaves no time to say it.
+        # Logged first: a second signal, or the end of the container, leaves no time for it later.
         logger.warning(
-            f"cancelling the Dataflow job {job}, which nobody would wait for; "
-            f"if nothing more is said of it, cancel it yourself: {command}"
+            f"cancelling the Dataflow job {job}, which is no longer waited for; "
+            f"if no result is reported, cancel it yourself: {command}"
         )
         states: list[str] = []
-        wrong: list[Exception] = []
+        errors: list[Exception] = []
 
         def cancel() -> None:
             until = time.monotonic() + _END_SECONDS
             try:
-                # A client of its own: the thread that follows the job may be in the middle of a request of the other
-                # one's, whose connection takes one at a time.
-                asking = SimpleNamespace(dataflow_client=type(self._client)(options))
-                result = dataflow_runner.DataflowPipelineResult(created, asking)
+                # A separate client: the thread that follows the job may be using the other one, whose connection takes
+                # one request at a time.
+                runner = SimpleNamespace(dataflow_client=type(self._client)(options))
+                result = dataflow_runner.DataflowPipelineResult(created, runner)
                 states.append(result.cancel())
                 while not PipelineState.is_terminal(states[-1]) and time.monotonic() < until:
                     time.sleep(_POLL_SECONDS)
                     states.append(result.state)
-            except Exception as error:  # of Beam's client, whatever it is
-                wrong.append(error)
+            except Exception as error:  # Beam's client raises errors of many kinds
+                errors.append(error)
 
-        # Beam's client asks a service that does not answer for up to ten minutes.
+        # Beam's client retries an unavailable service for up to ten minutes.
         thread = threading.Thread(target=cancel, daemon=True)
         thread.start()
         thread.join(_END_SECONDS)
-        if wrong or not states:
-            why = wrong[0] if wrong else f"no answer within {_END_SECONDS:.0f} s"
-            logger.warning(f"the Dataflow job {job} may go on: {why}; cancel it: {command}")
+        if errors or not states:
+            why = errors[0] if errors else f"no answer within {_END_SECONDS:.0f} s"
+            logger.warning(f"the Dataflow job {job} may still run: {why}; cancel it: {command}")
         elif PipelineState.is_terminal(states[-1]):
             logger.warning(f"the Dataflow job {job} has ended: {states[-1]}")
         else:
@@ -140,10 +140,10 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
 
 def build_sdist(folder: str) -> str:
-    """Writes it into a folder, from what is installed; the same files give the same bytes."""
+    """Writes a reproducible sdist of the installed package into a folder; returns its path."""
     version = importlib.metadata.version("tfx-estimator")
     name = f"tfx_estimator-{version}"
-    # As setuptools finds them: `src/tfx_estimator` has links to its folders.
+    # Follows links, as setuptools does: `src/tfx_estimator` has links to its folders.
     package = Path(tfx_estimator.__file__).parent
     files = {f"tfx_estimator/{path}": (package / path).read_bytes() for path in _files(package, Path())}
     files["setup.py"] = _SETUP.format(version=version).encode()

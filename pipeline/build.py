@@ -1,4 +1,4 @@
-"""The pipeline: the main path, top to bottom."""
+"""Builds the TFX pipeline of a declaration."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def create_pipeline(
     """Builds the TFX pipeline of a declaration.
 
     Args:
-        declaration: What to ingest, train and push: what `load_declaration` returns, or the declaration in it. Of the
-            former come search_paths and declared as well, and Python then finds the declared modules.
-        folders: Where to keep it.
-        search_paths: Folders where the declared modules are found, beside `sys.path`.
-        declared: Dotted paths of what was written down, not defaults.
-        target: Where it is to be deployed, one of `registry.TARGETS`; empty if it runs on this machine.
+        declaration: A declaration, or the result of `load_declaration`, which also provides search_paths and declared,
+            and makes the declared modules importable.
+        folders: The pipeline's folders.
+        search_paths: Folders of the declared modules, in addition to `sys.path`.
+        declared: Dotted paths of the options that were declared, as opposed to defaults.
+        target: One of `registry.TARGETS`; empty to run on this machine.
 
     Returns:
         The pipeline, for any TFX runner.
@@ -74,7 +74,7 @@ def create_pipeline(
     trainer, transform = declaration.trainer, declaration.transform
     measured = eval_config(declaration.evaluator, source.info.label_names)
     if declaration.evaluator.metrics:
-        # Else it would fail when the model is trained.
+        # Otherwise a wrong metric would fail only after training.
         try_metrics(measured, source.info.num_classes)
 
     example_gen = TfdsExampleGen(declaration.data.copy(update={"shards": declaration.shards}))
@@ -90,21 +90,21 @@ def create_pipeline(
         schema=schema.outputs["schema"],
         module_file=None if target else transform.module_file,
         preprocessing_fn=preprocessing_fn(transform, target),
-        # The trainer applies the graph to its batches: rewriting every image as floats would cost four times the space.
+        # The Trainer applies the graph to its batches: storing every image as floats would take four times the space.
         materialize=False,
         disable_statistics=True,
         custom_config={
             "image_shape": list(image_shape),
-            # TFX's cache key sees a function's name only.
+            # TFX's cache key has the function's name only.
             "source": fingerprint_source(transform.target, search_paths),
         },
     )
-    # Nothing trains on examples that did not pass.
+    # No training on invalid examples.
     transform_graph.add_upstream_node(validator)
 
-    # Other weights in the same place make another model.
+    # Other weights in the same file result in another model.
     weights = [trainer.warm_start.fingerprint()] if trainer.warm_start else []
-    # What a training is, whether it is a trial or the one that makes the model.
+    # Shared by the Tuner's trials and the Trainer.
     training = {
         "examples": examples,
         "transform_graph": transform_graph.outputs["transform_graph"],
@@ -138,7 +138,7 @@ def create_pipeline(
         eval_config=measured,
         example_splits=[declaration.data.splits.evaluated],
         schema=schema.outputs["schema"],
-        # A change of the preprocessing alone changes no slice by the label.
+        # Omitted if no slice needs it, so that a change of the preprocessing alone leaves the evaluation cached.
         transform_graph=transform_graph.outputs["transform_graph"] if find_features(measured, (IMAGE, LABEL)) else None,
         **found,
     )
@@ -147,7 +147,7 @@ def create_pipeline(
         model=trained.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
         push_destination=_destination(declaration.pusher.destination or folders.serving, target),
-        # The signatures of a module file are its own.
+        # A module file defines its own signatures.
         examples=examples if declaration.serving.warm_up and not trainer.module_file else None,
     )
 
@@ -167,25 +167,25 @@ def create_pipeline(
             pusher,
         ],
         enable_cache=True,
-        # Elsewhere the service has its own.
+        # A service has its own metadata store.
         metadata_connection_config=None if target else metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
     )
 
 
 def _encoded(declaration: Declaration, image_shape: tuple[int, int, int]) -> str:
-    """Says how files are served: as ingestion reads them. They have grey or colour, and no other channels."""
+    """Returns how served image files are decoded, as at ingestion; empty unless these have 1 or 3 channels."""
     if not declaration.serving.encoded or image_shape[2] not in (1, 3) or declaration.trainer.module_file:
         return ""
     return RESIZED if declaration.data.image_size else AS_IS
 
 
 def _baseline(candidate: Channel, target: str) -> tuple[Union[Resolver, BaselineFinder], dict[str, Any]]:
-    """Looks for the model to compare the candidate with; returns what the Evaluator is given of it, too."""
+    """Returns the node that finds the baseline model, and the Evaluator's argument for it."""
     if not (kind := BY_NAME[target].resolver):
         finder = BaselineFinder(candidate)
         return finder, {"found_baseline": finder.outputs["found"].future()[0].value}
-    # What is no baseline the Evaluator drops.
+    # The Evaluator ignores a resolved model that is not a baseline.
     stock = kind == "stock"
     resolver = Resolver(
         strategy_class=LatestBlessedModelStrategy if stock else BaselineStrategy,
@@ -197,7 +197,7 @@ def _baseline(candidate: Channel, target: str) -> tuple[Union[Resolver, Baseline
 
 
 def _training_root(declaration: Declaration, target: str) -> Optional[str]:
-    """Elsewhere a step and the pods that train for it meet in a volume, and not where the artifacts lie."""
+    """Returns the folder, in a volume, that a step of a service shares with the pods of its training job."""
     deploy = declaration.deploy
     if not target or deploy is None or not deploy.training_job or not deploy.training_root:
         return None
@@ -205,7 +205,7 @@ def _training_root(declaration: Declaration, target: str) -> Optional[str]:
 
 
 def _destination(folder: str, target: str) -> Union[pusher_pb2.PushDestination, RuntimeParameter]:
-    """Elsewhere it is what changes between one environment and the next."""
+    """Returns the destination; a runtime parameter on a service, as it differs between environments."""
     if target:
         return RuntimeParameter(name="push_destination", ptype=str, default=folder)
     return pusher_pb2.PushDestination(filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=folder))

@@ -1,7 +1,7 @@
-"""Where a pipeline keeps what it makes, who may write there, and a folder that was moved or copied.
+"""A pipeline's folders, their locks, and folders that were moved or copied.
 
-Of that, ML Metadata still names the artifacts where they lay before. With runs at that former place again, TFX would
-take the artifacts of those for its own, and push, compare or report another model without a word.
+After a move, ML Metadata still has the artifacts' former URIs. If the former folder has new runs, TFX would use their
+artifacts, and push, compare or report another model without an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.paths import is_address
 
 METADATA = "metadata.sqlite"
-# Artifacts that are named elsewhere, each with the executions that wrote it, or found it in the cache. 4 is OUTPUT.
+# Artifacts with URIs outside, each with the executions that wrote it, or found it in the cache. 4 is OUTPUT.
 _ELSEWHERE = """
     SELECT DISTINCT Artifact.uri, Context.name, EventPath.step_key, Event.execution_id
     FROM Artifact
@@ -33,8 +33,7 @@ _ELSEWHERE = """
     JOIN Type ON Type.id = Context.type_id AND Type.name = 'node'
     WHERE substr(Artifact.uri, 1, length(:inside)) != :inside
 """
-# The time of an artifact's last change stays as it is: in a folder that is moved back, TFX's cache keys are what they
-# were.
+# An artifact's time of last update is not changed: in a folder that is moved back, TFX's cache keys are as before.
 _RENAME = "UPDATE Artifact SET uri = :here WHERE uri = :there"
 # `pushed_destination` of a pushed model, `current_model` of a blessing, and the like.
 _RENAME_PROPERTIES = """
@@ -42,7 +41,7 @@ _RENAME_PROPERTIES = """
     WHERE substr(string_value, 1, length(:former) + 1) = :former || '/'
 """
 
-# Where TFX lets an execution write.
+# The URIs that TFX gives to an execution's outputs.
 _MADE = re.compile(r"(?s)(?P<home>.+)/artifacts/(?P<node>[^/]+)/(?P<key>[^/]+)/(?P<number>[0-9]{1,18})(/.*)?")
 
 logger = get_logger("run")
@@ -50,12 +49,12 @@ logger = get_logger("run")
 
 @dataclass(frozen=True)
 class PipelineFolders:
-    """Where a pipeline keeps what it makes.
+    """A pipeline's folders.
 
     Args:
-        workdir: Folder of all runs; an address of object storage is kept as it is.
-        name: The pipeline's name: that of its declaration.
-        option: By which the user named `workdir` on the command line: errors say what to change.
+        workdir: Folder of all runs, or an address in an object store.
+        name: The pipeline's name, as declared.
+        option: The command line's option of `workdir`, for error messages.
     """
 
     workdir: str
@@ -64,7 +63,7 @@ class PipelineFolders:
 
     @property
     def is_stored(self) -> bool:
-        """Does an object store keep the artifacts."""
+        """True if the artifacts are in an object store."""
         return is_address(self.workdir)
 
     @property
@@ -79,7 +78,7 @@ class PipelineFolders:
 
     @property
     def local(self) -> str:
-        """Folder of this machine for what no object store can hold while it is in use: the database, locks, logs."""
+        """Local folder of the database, locks and logs, which cannot be used in an object store."""
         if not self.is_stored:
             return self.home
         state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -93,7 +92,7 @@ class PipelineFolders:
 
     @property
     def serving(self) -> str:
-        """Where blessed models are pushed."""
+        """Destination of blessed models."""
         return os.path.join(self.home, "serving")
 
     @property
@@ -102,7 +101,7 @@ class PipelineFolders:
         return os.path.join(self.local, "logs")
 
     def make_logs(self) -> str:
-        """Makes the folder for the logs of a run that begins now."""
+        """Makes the folder for the logs of a new run."""
         return make_dated(self.logs)
 
 
@@ -110,7 +109,7 @@ class PipelineFolders:
 def only_run(folders: PipelineFolders) -> Iterator[None]:
     """Refuses a second run of a pipeline at the same time: both would write one database and one training folder.
 
-    For the lock of a machine that was lost, and a file system without locks, see `lock.take_for_run`.
+    For the lock of a lost machine, and a file system without locks, see `lock.take_for_run`.
     """
     with _lock_file(folders) as file:
         fd = file.fileno()
@@ -141,21 +140,21 @@ def _lock_file(folders: PipelineFolders) -> IO[str]:
         ) from error
 
 
-def name_artifacts_here(database: str, home: str) -> None:
-    """Has ML Metadata name the artifacts of a moved folder where they lie now, all or none; and says so.
+def relocate_artifacts(database: str, home: str) -> None:
+    """Updates the artifacts' URIs in ML Metadata after their folder was moved, in one transaction; logs it.
 
-    One that is missing here is renamed as well: TFX sees that it has gone, and makes it anew. Under its former name it
-    might find another.
+    The URIs of missing artifacts are updated, too, so that TFX recreates them: at the former URI there may be another
+    artifact.
 
     Args:
-        database: The file of ML Metadata, which nobody else writes meanwhile; it need not be there.
+        database: The file of ML Metadata, locked by the caller; it may be missing.
         home: The pipeline's folder, or its address in a store.
     """
     if not os.path.exists(database):
         return
     try:
         with contextlib.closing(sqlite3.connect(database)) as connection, connection:
-            # Where another process reads or writes for long, TFX would fail in the middle.
+            # Fails now if another process keeps the database locked, where TFX would fail later.
             connection.execute("BEGIN IMMEDIATE")
             formers = _find_formers(connection, home)
             for uri, former in formers.items():
@@ -168,46 +167,46 @@ def name_artifacts_here(database: str, home: str) -> None:
         raise PipelineError(
             f"{database} cannot be used: {error}",
             expected="ML Metadata's database, readable and writable",
-            todo="make room there, or see to its permissions; if it is damaged, remove it: all is made anew",
+            todo="free space there, or check its permissions; if it is damaged, remove it: every component runs again",
         ) from error
-    tell_moved(sorted(homes), home)
+    log_moved(sorted(homes), home)
 
 
 def uris_here(database: str, home: str) -> dict[str, str]:
-    """Returns where the artifacts of a moved folder lie now, by the URI that ML Metadata knows, and writes nothing."""
+    """Returns the current URIs of a moved folder's artifacts by their URIs in ML Metadata, which is not changed."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         return {uri: rebased(uri, former, home) for uri, former in _find_formers(connection, home).items()}
 
 
 def former_home(uri: str, place: str, home: str) -> str:
-    """Tells in which other folder something lay that a pipeline made in its own, at a place (a regular expression).
+    """Returns the former folder of a pipeline whose URI ends with `place`, a regular expression.
 
-    Empty if it is this one, by whatever name, or something else altogether.
+    Empty if it is the current folder, also by another name, or if the URI does not match.
     """
     found = re.fullmatch(rf"(?s)(.+)/{place}(/.*)?", uri)
     return found[1] if found and not _is_same(found[1], home) else ""
 
 
 def rebased(path: str, former: str, home: str) -> str:
-    """Returns a path in the former folder as one in this; any other as it is."""
+    """Returns a path with the former folder replaced by the current one; other paths are unchanged."""
     return home + path[len(former) :] if path.startswith(f"{former}/") else path
 
 
-def tell_moved(formers: Iterable[str], home: str) -> None:
-    """Tells the user, in a line for each former folder."""
+def log_moved(formers: Iterable[str], home: str) -> None:
+    """Logs a line for each former folder."""
     for former in formers:
-        said = f"{one_line(home)} was moved or copied from {one_line(former)}: its artifacts are looked for here"
-        logger.info(said, extra=STAYS)
+        text = f"{one_line(home)} was moved or copied from {one_line(former)}: its artifacts are used from here"
+        logger.info(text, extra=STAYS)
 
 
 def _find_formers(connection: sqlite3.Connection, home: str) -> dict[str, str]:
-    """The folder in which each artifact was made, by its URI, if that was not this one."""
+    """Returns the former folders of artifacts by their URIs."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchone():
         return {}
     formers: dict[str, str] = {}
     same: dict[str, bool] = {}
     for uri, node, key, number in connection.execute(_ELSEWHERE, {"inside": f"{home}/"}):
-        # Where TFX lets this very execution write. What somebody imports from another pipeline's folder stays there.
+        # Only outputs of this execution: artifacts imported from another pipeline's folder are not moved.
         found = _MADE.fullmatch(uri)
         if not found or (found["key"], int(found["number"])) != (key, number) or not node.endswith(f".{found['node']}"):
             continue
@@ -220,10 +219,9 @@ def _find_formers(connection: sqlite3.Connection, home: str) -> dict[str, str]:
 
 
 def _is_same(former: str, home: str) -> bool:
-    """Is it one folder, for a link that leads there too: what is found by either is the same."""
+    """Returns True if both are one folder, also by a link or another mount."""
     if is_address(former) or is_address(home):
         return former == home
-    # By two mounts, too.
     with contextlib.suppress(OSError):
         return os.path.samefile(former, home)
     return os.path.realpath(former) == os.path.realpath(home)

@@ -1,4 +1,4 @@
-"""What the steps of a pipeline are told of the user's code and of the declaration, here and elsewhere."""
+"""The user's code and the declaration as arguments of the pipeline's steps, on this machine and on a service."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
 
 def travelling_declaration(declaration: Declaration, target: str) -> dict[str, Any]:
-    """Returns what the Trainer is told of the declaration.
+    """Returns the part of the declaration that the Trainer gets.
 
-    Elsewhere it names no file of this machine, as the user's modules travel by their names; and it holds nothing that
-    another step is for: properties are all of the key there, and that would train anew.
+    On a service it has no local paths, as the user's modules are imported by name; and no options of other steps: all
+    properties are part of the cache key there, so a change of those would train again.
 
     Args:
         target: As of `create_pipeline`.
@@ -28,28 +28,28 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     values: dict[str, Any] = json.loads(declaration.to_json())
     if not target:
         return values
-    told = {key: values[key] for key in ("name", "trainer")}
-    if (file := told["trainer"]["module_file"]) is not None:
-        told["trainer"]["module_file"] = os.path.basename(file)
+    part = {key: values[key] for key in ("name", "trainer")}
+    if (file := part["trainer"]["module_file"]) is not None:
+        part["trainer"]["module_file"] = os.path.basename(file)
     if declaration.deploy is not None and declaration.deploy.training_job:
-        # Of it the step makes the pods that train.
+        # For the manifests of the training job.
         nodes = {name: values["deploy"]["nodes"][name] for name in ("default", "Trainer")}
-        told["deploy"] = {**values["deploy"], "nodes": nodes}
-    return told
+        part["deploy"] = {**values["deploy"], "nodes": nodes}
+    return part
 
 
 def travelling_function(section: TrainerSection) -> dict[str, str]:
-    """Returns what TFX's Trainer is told to call elsewhere: a module file's function by its dotted path.
+    """Returns the function that TFX's Trainer calls on a service: a module file's by its dotted path.
 
     Raises:
-        DeclarationError: The module file's text does not tell which function it has.
+        DeclarationError: The module file's text does not show which function it has.
     """
     if section.module_file is None:
         return built_in_function(section)
     functions = functions_of(section.module_file)
     if not functions:
         raise DeclarationError(
-            f"trainer.module_file: {section.module_file} does not say whether it has a run_fn or a trainer_fn",
+            f"trainer.module_file: {section.module_file} does not show whether it has a run_fn or a trainer_fn",
             expected="`def run_fn` or `def trainer_fn` in it, or `from MODULE import run_fn`",
             todo="import the function by its name, not by `*`",
         )
@@ -57,7 +57,7 @@ def travelling_function(section: TrainerSection) -> dict[str, str]:
 
 
 def preprocessing_fn(section: TransformSection, target: str) -> Optional[str]:
-    """Returns the dotted path of the preprocessing_fn; None where TFX takes the module file.
+    """Returns the dotted path of the preprocessing_fn; None if TFX gets the module file.
 
     Args:
         target: As of `create_pipeline`.
@@ -68,10 +68,10 @@ def preprocessing_fn(section: TransformSection, target: str) -> Optional[str]:
 
 
 def user_targets(declaration: Declaration) -> dict[str, list[str]]:
-    """Returns all code that a declaration names, by the step that imports it, as `user_source.pack.pack` takes it.
+    """Returns the targets for `user_source.pack.pack` that a declaration names, by the step that imports them.
 
-    A step is told of its own alone: on a service the wheel's name is part of the key, and a change of the model must
-    not ingest the data anew.
+    Each step gets only its own: on a service the wheel's name is part of the cache key, and a change of the model must
+    not repeat the ingestion.
     """
     builder, prepared, trained = (
         [code for path, code in named_code(declaration).items() if path.startswith(section)]

@@ -1,1 +1,1 @@
-"""The ground that all else stands on; it imports nothing of this project."""
+"""The lowest layer, which imports nothing else of this project."""

@@ -1,6 +1,6 @@
-"""What a verb says to the Python program that called it as a function: see `pipeline.python.call`.
+"""Messages of a verb to the Python program that called it as a function: see `pipeline.python.call`.
 
-It goes through a pipe, as JSON, line by line. Standard library only.
+They are lines of JSON in a pipe. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 import os
 from typing import Any, Optional
 
-# Holds the number of the pipe's descriptor.
+# The pipe's file descriptor.
 VARIABLE = "TFX_ESTIMATOR_CALLER"
 MOVING, FOLDER, ERROR = "moving", "folder", "error"
 _fd: Optional[int] = None
 
 
 def take() -> None:
-    """Takes the pipe, so that no process that this one starts has it."""
+    """Takes over the pipe, so that no child process inherits it."""
     global _fd
     number = os.environ.pop(VARIABLE, "")
     if number.isdecimal():
@@ -25,11 +25,11 @@ def take() -> None:
         os.set_inheritable(_fd, False)
 
 
-def tell(**said: Any) -> bool:
-    """Tells the caller, by the names above; returns whether there is one."""
+def tell(**message: Any) -> bool:
+    """Sends a message with the keys above; returns False if no program called this one."""
     if _fd is None:
         return False
-    # It may have gone; then the kernel ends this process.
+    # The caller may be gone; the kernel then ends this process.
     with contextlib.suppress(OSError):
-        os.write(_fd, json.dumps(said).encode() + b"\n")
+        os.write(_fd, json.dumps(message).encode() + b"\n")
     return True

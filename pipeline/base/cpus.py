@@ -1,7 +1,7 @@
-"""How many CPUs this process may use: those that it may run on, and the quota of its container. Standard library only.
+"""The CPUs that this process may use, by its affinity and its container's quota. Standard library only.
 
-A container that may use 8 of a machine's 64 CPUs runs on all 64 of them until its quota is spent, and is then stopped
-for the rest of each tenth of a second. Who makes a thread for each CPU that he sees is slower by it.
+A container that may use 8 of a machine's 64 CPUs runs on all 64 of them until its quota is spent, and is then throttled
+for the rest of each tenth of a second. A program with a thread for each visible CPU is slower by it.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ import os
 from collections.abc import Iterator
 from typing import Optional
 
-# Where cgroups are mounted, and which ones this process is in.
+# Where cgroups are mounted, and the cgroups of this process.
 _CGROUPS, _OWN = "/sys/fs/cgroup", "/proc/self/cgroup"
-# Of version 1: the controllers' name is the mount's, too, and several may share one.
+# In version 1, a mount has its controllers' name; several may share one.
 _CONTROLLER = "cpu"
 _PERIOD_MICROSECONDS = 100_000
 
 
 def available_cpus() -> int:
-    """Returns how many CPUs are worth a thread or a process: at least 1; a part of one counts as one."""
-    quota = cpu_quota()
-    there = len(os.sched_getaffinity(0))
-    return there if quota is None else min(there, max(math.ceil(quota), 1))
+    """Returns the number of CPUs that are worth a thread or a process: at least 1, and rounded up."""
+    quota, visible = cpu_quota(), len(os.sched_getaffinity(0))
+    return visible if quota is None else min(visible, max(math.ceil(quota), 1))
 
 
 def cpu_quota() -> Optional[float]:
-    """Returns how many CPUs' time the container may use, by its cgroups of version 1 or 2; None is no limit."""
+    """Returns the container's quota in CPUs, of cgroups version 1 or 2; None for no limit."""
     return min(_quotas(), default=None)
 
 
 def _quotas() -> Iterator[float]:
-    """Yields the quota of each cgroup around this process: the smallest is in effect.
+    """Yields the quota of each enclosing cgroup: the smallest applies.
 
-    In a container its own one is mounted as the root, whatever path it has outside.
+    In a container, its own cgroup is mounted as the root.
 
     Source: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu, https://docs.kernel.org/scheduler/sched-bwc.html.
     """
@@ -53,14 +52,14 @@ def _quotas() -> Iterator[float]:
 
 
 def _around(root: str, path: str) -> Iterator[str]:
-    """Yields a cgroup's folder, and those around it."""
+    """Yields a cgroup's folder and its parents."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for count in range(len(parts), -1, -1):
         yield os.path.join(root, *parts[:count])
 
 
 def _share(quota: str, period: str) -> Iterator[float]:
-    # `max`, or -1, is none.
+    # `max`, or -1, is no quota.
     if quota.isdecimal() and period.isdecimal() and int(quota) and int(period):
         yield int(quota) / int(period)
 

@@ -2,22 +2,22 @@
 
     TfxEstimatorError                 exit code 1
     ├── DeclarationError              exit code 2   the YAML declaration, or an override, is wrong
-    ├── DataError                     exit code 3   the data set cannot be had, or is not what it should be
+    ├── DataError                     exit code 3   the data set is unavailable or invalid
     │   ├── DataNotFoundError                       no such data set, folder, split or version; no network
     │   ├── DamagedDataError                        truncated, corrupt or contradictory files
     │   └── DataValidationError                     ExampleValidator found anomalies
-    ├── UserCodeError                 exit code 4   a model_fn or a module file does not keep its contract
+    ├── UserCodeError                 exit code 4   a model_fn or a module file violates its contract
     ├── TrainingError                 exit code 5   a training task failed
-    │   ├── TaskFailedError                         a task ended with an error of its own
+    │   ├── TaskFailedError                         a task ended with its own error
     │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline
-    │   ├── ExportError                             training ended without a whole SavedModel
+    │   ├── ExportError                             training ended without a complete SavedModel
     │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
-    ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was said
+    ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was given
     └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or
-                                                what `convert` made is not what it was
+                                                a converted model is not equal to the original
 
-Each message says what was wrong, where, what was expected, and what to do next.
+Each message states what was wrong, where, what was expected, and what to do next.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.text import one_line, printable
 
-# Set where whoever starts the tasks of a cluster starts one again that ends with this code.
+# The variable with the exit code after which the launcher of a cluster's tasks restarts one.
 RETRYABLE = "TFX_ESTIMATOR_RETRYABLE_EXIT_CODE"
-# Shells and schedulers add the number of the signal that ended a process to it.
+# Shells and schedulers add a signal's number to it for the exit code of a killed process.
 SIGNALLED = 128
-# Of an error, to another process.
-_TOLD = ("what", "expected", "todo", "retryable", "exit_code")
+# The fields of an error that another process gets.
+_FIELDS = ("what", "expected", "todo", "retryable", "exit_code")
 
 
 class TfxEstimatorError(Exception):
     """Root of the project's errors.
 
-    `retryable` says that a task failed for no reason of its own, and may succeed when it is started again. `folder` is
-    where a verb that Python called has left what it came to all the same; empty if there is none.
+    `retryable` marks a task that failed because of another one, and may succeed after a restart. `folder` has the
+    results of a failed verb that Python called; empty if there are none.
 
     Args:
         what: What was wrong, and where.
@@ -51,7 +51,7 @@ class TfxEstimatorError(Exception):
     exit_code = 1
     retryable = False
     folder = ""
-    # TensorFlow's AutoGraph makes a StagingError of any other, wherever it converts what raises it.
+    # Without it, TensorFlow's AutoGraph converts the error of converted code to a StagingError.
     ag_pass_through = True
     _indent = " " * 4
 
@@ -62,7 +62,7 @@ class TfxEstimatorError(Exception):
         self.todo = todo
 
     def __str__(self) -> str:
-        # Further lines are code, or the end of a log: they stand apart from those below.
+        # Further lines are code or the end of a log: the indent separates them from the lines below.
         lines = [printable(self.what).replace("\n", f"\n{self._indent}")]
         if self.expected:
             lines.append(f"  expected: {one_line(self.expected)}")
@@ -77,28 +77,28 @@ class TfxEstimatorError(Exception):
 
 
 def exit_code_of(error: TfxEstimatorError) -> int:
-    """Returns what a process ends with: the error's code, or the one that asks to be started again."""
-    again = os.environ.get(RETRYABLE, "")
-    return int(again) if error.retryable and again.isdecimal() else error.exit_code
+    """Returns a process's exit code: the error's, or the one that requests a restart."""
+    code = os.environ.get(RETRYABLE, "")
+    return int(code) if error.retryable and code.isdecimal() else error.exit_code
 
 
 def to_json(error: TfxEstimatorError) -> dict[str, Any]:
-    """Returns what another process makes the same error of; of a kind of another module, its nearest one here."""
+    """Returns the fields of `from_json`; a class of another module becomes its nearest base class here."""
     kind = next(each for each in type(error).__mro__ if globals().get(each.__name__) is each)
-    return {"type": kind.__name__, **{name: getattr(error, name) for name in _TOLD}}
+    return {"type": kind.__name__, **{name: getattr(error, name) for name in _FIELDS}}
 
 
-def from_json(said: Mapping[str, Any]) -> Optional[TfxEstimatorError]:
-    """Makes the error that another process has told; None where it is none of this project's.
+def from_json(fields: Mapping[str, Any]) -> Optional[TfxEstimatorError]:
+    """Returns the error of another process; None if its type is not one of this project.
 
-    What decides what follows from it may be missing, where another release has told it.
+    `retryable` and `exit_code` may be missing if another release wrote the fields.
     """
-    kind = globals().get(said["type"])
+    kind = globals().get(fields["type"])
     if not (isinstance(kind, type) and issubclass(kind, TfxEstimatorError)):
         return None
-    error = kind(said["what"], expected=said["expected"], todo=said["todo"])
-    error.retryable = said.get("retryable", error.retryable)
-    error.exit_code = said.get("exit_code", error.exit_code)
+    error = kind(fields["what"], expected=fields["expected"], todo=fields["todo"])
+    error.retryable = fields.get("retryable", error.retryable)
+    error.exit_code = fields.get("exit_code", error.exit_code)
     return error
 
 
@@ -110,12 +110,12 @@ class DeclarationError(TfxEstimatorError):
     """The declaration, or an override of it, is wrong."""
 
     exit_code = 2
-    # Its problems are laid out already.
+    # Its message is already formatted.
     _indent = ""
 
 
 class DataError(TfxEstimatorError):
-    """The data set cannot be had, or is not what it should be."""
+    """The data set is unavailable or invalid."""
 
     exit_code = 3
 
@@ -133,7 +133,7 @@ class DataValidationError(DataError):
 
 
 class UserCodeError(TfxEstimatorError):
-    """A model_fn, a module file or a preprocessing_fn does not keep its contract."""
+    """A model_fn, a module file or a preprocessing_fn violates its contract."""
 
     exit_code = 4
 
@@ -145,7 +145,7 @@ class TrainingError(TfxEstimatorError):
 
 
 class TaskFailedError(TrainingError):
-    """A training task ended with an error of its own."""
+    """A training task ended with its own error."""
 
 
 class TaskStalledError(TrainingError):
@@ -153,7 +153,7 @@ class TaskStalledError(TrainingError):
 
 
 class ExportError(TrainingError):
-    """Training ended without a whole SavedModel."""
+    """Training ended without a complete SavedModel."""
 
 
 class StoppedError(TrainingError):
@@ -163,7 +163,7 @@ class StoppedError(TrainingError):
         what: Where training stands.
         expected: What was expected instead.
         todo: What to do next.
-        exit_code: 128 and the signal's number.
+        exit_code: 128 plus the signal's number.
     """
 
     def __init__(self, what: str, *, expected: str = "", todo: str = "", exit_code: int = 143) -> None:
@@ -172,18 +172,18 @@ class StoppedError(TrainingError):
 
 
 class PipelineError(TfxEstimatorError):
-    """A pipeline component failed for a reason of its own."""
+    """A pipeline component failed for another reason."""
 
     exit_code = 6
 
 
 class NotBlessedError(TfxEstimatorError):
-    """The model did not reach what the declaration asks for, and had to: the run is done for all that."""
+    """The run finished, but the model was not blessed, and `--require-blessing` was given."""
 
     exit_code = 7
 
 
 class NotEqualError(TfxEstimatorError):
-    """Candidates that were compared differ by more than was allowed, or a converted model from what it was."""
+    """Compared candidates, or a converted model and its original, differ by more than is allowed."""
 
     exit_code = 8

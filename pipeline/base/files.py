@@ -1,4 +1,4 @@
-"""Files of this machine: those that are there whole or not at all, the ends of long ones, and what cannot be written.
+"""Local files: atomic writes, the ends of long files, and errors of writing.
 
 Standard library only: training tasks start with it.
 """
@@ -16,7 +16,7 @@ from typing import Any, Union
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.text import one_line
 
-# Where the last lines of a log are looked for: a chatty training's has gigabytes.
+# The part of a log that is read for its last lines: a log may have gigabytes.
 _TAIL_BYTES = 64 * 1024
 _PERMISSIONS = 0o777
 
@@ -24,11 +24,11 @@ _PERMISSIONS = 0o777
 def write_whole(
     path: Union[str, os.PathLike[str]], content: Union[str, bytes], *, new: bool = False, named: bool = False
 ) -> None:
-    """Writes a file, or leaves what was there: nobody sees half of it, however this process ends.
+    """Writes a file atomically.
 
     Args:
-        new: Whether a file that is there is an error, FileExistsError, where the file system has links.
-        named: Whether a person named the file: then a link leads to it and stays, and the file keeps its mode.
+        new: Whether to raise FileExistsError for an existing file, if the file system has links.
+        named: Whether the user named the file: then a link is followed and kept, and the file keeps its mode.
     """
     with drafting(path, new=new, named=named) as draft, open(draft, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -36,14 +36,14 @@ def write_whole(
 
 @contextlib.contextmanager
 def drafting(path: Union[str, os.PathLike[str]], *, new: bool = False, named: bool = False) -> Iterator[str]:
-    """Gives a file that is written piece by piece its name when the context ends well; see `write_whole`.
+    """Writes a file atomically piece by piece: renames the draft if the context succeeds; see `write_whole`.
 
     Yields:
-        The path to write it to.
+        The draft's path.
     """
     path = os.path.realpath(path) if named else path
     folder, name = os.path.split(os.fspath(path))
-    # Processes of several containers, whose numbers are the same, may write one file.
+    # Processes in several containers may have the same pid.
     draft = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         yield draft
@@ -58,7 +58,7 @@ def drafting(path: Union[str, os.PathLike[str]], *, new: bool = False, named: bo
 
 
 def make_dated(parent: Union[str, os.PathLike[str]]) -> str:
-    """Makes a new folder that is named by the time; of several in one second the later ones have a number."""
+    """Makes a new folder that is named by the time, with a number if another one has the same second."""
     os.makedirs(parent, exist_ok=True)
     first = folder = os.path.join(parent, time.strftime("%Y%m%d-%H%M%S"))
     number = 1
@@ -72,7 +72,7 @@ def make_dated(parent: Union[str, os.PathLike[str]]) -> str:
 
 
 def names_in(folder: Union[str, os.PathLike[str]]) -> list[str]:
-    """Lists a folder, for suggestions: one that is not there, or may not be listed, is empty."""
+    """Lists a folder, for suggestions; empty if it cannot be listed."""
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -80,7 +80,7 @@ def names_in(folder: Union[str, os.PathLike[str]]) -> list[str]:
 
 
 def read_tail(path: Union[str, os.PathLike[str]], lines: int) -> list[str]:
-    """Reads the last lines of a text that may be huge, or not there; the first may have lost its beginning."""
+    """Returns the last lines of a text file, the first of them maybe truncated; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
@@ -91,7 +91,7 @@ def read_tail(path: Union[str, os.PathLike[str]], lines: int) -> list[str]:
 
 
 def finite(value: Any) -> Any:
-    """Returns what standard JSON can hold: a number that is none, or infinite, is None there, however deep."""
+    """Returns a value for standard JSON: NaN and infinite numbers become None, at any depth."""
     if isinstance(value, Mapping):
         return {name: finite(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -100,7 +100,7 @@ def finite(value: Any) -> Any:
 
 
 def _is_linked(draft: str, path: Union[str, os.PathLike[str]]) -> bool:
-    """Gives a draft its name, if the file system has links and nobody has that name."""
+    """Links a draft to its name; returns False if the file system has no links."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -111,13 +111,13 @@ def _is_linked(draft: str, path: Union[str, os.PathLike[str]]) -> bool:
 
 
 def write_json(path: Union[str, os.PathLike[str]], value: Any, **options: Any) -> None:
-    """Writes a value as JSON, whole or not at all, with options of `json.dumps`."""
+    """Writes a value as JSON atomically, with options of `json.dumps`."""
     write_whole(path, json.dumps(value, **options))
 
 
 @contextlib.contextmanager
 def writing(name: str) -> Iterator[None]:
-    """Says which file it was that could not be written."""
+    """Converts an OSError to an error that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Installed packages: their versions, what they require, and their imports in less time."""
+"""Installed packages: their versions and requirements, and faster imports."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ import gc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
-# The same under another name: for CPUs alone, of Intel's, of AMD's, for macOS.
+# Builds of a package under other names: for CPUs only, by Intel, by AMD, for macOS.
 BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm", "tensorflow-macos")}
-# What others require and a pipeline works without; the image has none of it, nor what these alone require: TFMA's
-# widgets, and IPython with all of Jupyter; Beam's way to a private package index; a compiler's library that TensorFlow
-# never loads.
+# Requirements of others that no pipeline needs; the image omits them and their own requirements: TFMA's widgets, and
+# IPython with all of Jupyter; Beam's access to a private package index; a library that TensorFlow never loads.
 LEFT_OUT = ("ipywidgets", "ipython", "keyrings-google-artifactregistry-auth", "libclang")
 
 
 def version_of(name: str) -> Optional[str]:
-    """Returns the installed version of a distribution package, TensorFlow's by whatever name; None if there is none."""
+    """Returns the installed version of a distribution package or one of its BUILDS; None if there is none."""
     return _first(name, lambda metadata, each: metadata.version(each))
 
 
 def required_by(requirement: str, names: Iterable[str]) -> set[str]:
-    """Returns which of some packages a requirement leads to in this Python, installed or not."""
+    """Returns those of the named packages that a requirement needs in this Python, directly or not."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
     seen: set[tuple[str, str]] = set()
     waiting = [Requirement(requirement)]
     while waiting:
-        asked = waiting.pop()
-        name = canonicalize_name(asked.name)
-        for extra in {"", *asked.extras}:
+        current = waiting.pop()
+        name = canonicalize_name(current.name)
+        for extra in {"", *current.extras}:
             if name in LEFT_OUT or (name, extra) in seen:
                 continue
             seen.add((name, extra))
@@ -41,10 +40,9 @@ def required_by(requirement: str, names: Iterable[str]) -> set[str]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Has Python look for no garbage among what is imported in the context, nor ever after.
+    """Excludes the objects that are imported in the context from garbage collection, for good.
 
-    All of it stays, and there is so much of it that looking takes a sixth of the time of importing TensorFlow, and a
-    quarter of TFX's.
+    All of them stay, and collections take a sixth of the time of importing TensorFlow, and a quarter of TFX's.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -56,13 +54,13 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _first(name: str, ask: Callable[[Any, str], Any]) -> Any:
-    # Here, since it takes 25 ms to import, and every verb's module is imported for the help.
+def _first(name: str, query: Callable[[Any, str], Any]) -> Any:
+    # Imported here, as it takes 25 ms, and every verb's module is imported for the help.
     from importlib import metadata
 
     for each in (name, *BUILDS.get(name, ())):
         try:
-            return ask(metadata, each)
+            return query(metadata, each)
         except metadata.PackageNotFoundError:
             continue
     return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-# Below absl's logger, through which TFX's components log: whoever sees those sees these, at the same verbosity and by
-# the same handlers; below the root, Python's own default would hide all that is no warning.
+# A child of absl's logger, which TFX's components use: the same verbosity and handlers apply. As a child of the root
+# logger, Python's default level would hide all but warnings.
 ROOT = "absl.tfx_estimator"
-# `extra` of a message that stays on the terminal, where others are but a moving line.
+# `extra` of a message that stays on the terminal, where others are only a transient line.
 STAYS = {"stays": True}
 
 

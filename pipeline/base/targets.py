@@ -1,3 +1,3 @@
-"""Targets by the names that scripts of earlier releases import, which `tfx-estimator copy` had written."""
+"""Names of targets that scripts written by `tfx-estimator copy` of earlier releases import."""
 
 VERTEX, KUBEFLOW = "vertex", "kubeflow"

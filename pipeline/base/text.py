@@ -1,4 +1,4 @@
-"""Text as it may be shown to a person: foreign text holds nothing that a terminal would obey. Standard library only."""
+"""Text for people, with escaped control characters. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ _TAB = " " * 4
 
 
 def printable(text: str) -> str:
-    """Escapes what a terminal may obey, or cannot show, such as a surrogate; lines stay, a tab becomes spaces."""
+    """Escapes control and other unprintable characters; keeps line breaks, and replaces tabs by spaces."""
     text = text.replace("\r\n", "\n").replace("\t", _TAB)
     return text if text.isprintable() else "".join(c if c == "\n" or c.isprintable() else _escape(c) for c in text)
 
 
 def one_line(text: str) -> str:
-    """The same where one line is meant, as of a name: line breaks and tabs are escaped too."""
+    """Escapes unprintable characters, including line breaks and tabs, for example of a name."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of what an error says; its name if it says nothing."""
+    """Returns the first line of an error's message; its type's name if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def duration(seconds: float) -> str:
-    """Writes a duration as a person says it: `0.4 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    """Formats a duration for people: `0.4 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
     if seconds < 1:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), _SECONDS_A_MINUTE)

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME, TITL
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
-    from tfx_estimator.pipeline.platforms.follow import Look, Service, Started
+    from tfx_estimator.pipeline.platforms.follow import JobStatus, Service, Started
     from tfx_estimator.pipeline.platforms.note import Note
     from tfx_estimator.pipeline.runners.compiling import Compiled
 
@@ -129,7 +129,7 @@ def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
-    from tfx_estimator.pipeline.platforms.follow import START_SECONDS, patiently
+    from tfx_estimator.pipeline.platforms.follow import START_SECONDS, with_retries
     from tfx_estimator.pipeline.platforms.note import leave_note, with_job
     from tfx_estimator.pipeline.run.terminal import quiet
 
@@ -158,16 +158,16 @@ def _submit(args: argparse.Namespace) -> int:
     digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]
     about = (compiled.text, declaration.name, digest, deploy.service_account)
     with contextlib.closing(
-        patiently(lambda: service_of.connect(note, folder, *about), _show, START_SECONDS)
+        with_retries(lambda: service_of.connect(note, folder, *about), _show, START_SECONDS)
     ) as service:
         if not args.modules_there:
-            from tfx_estimator.pipeline.runners.compiling import bring
+            from tfx_estimator.pipeline.runners.compiling import upload
 
-            for place in bring(compiled, folder, deploy.pipeline_root or ""):
+            for place in upload(compiled, folder, deploy.pipeline_root or ""):
                 say(f"copied your own modules to {one_line(place)}")
         started: Optional[Started] = None
         try:
-            started = patiently(lambda: service.start(args.again), _show, START_SECONDS)
+            started = with_retries(lambda: service.start(args.again), _show, START_SECONDS)
             note = with_job(note, service, started.job)
             former = leave_note(folder, note)
         except (SignalledError, TfxEstimatorError) as error:
@@ -249,32 +249,32 @@ def _attach(named: str) -> int:
 
 def _cancel(named: str) -> int:
     from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.platforms.follow import GOES_ON, START_SECONDS, patiently
+    from tfx_estimator.pipeline.platforms.follow import RESUMES, START_SECONDS, with_retries
 
     service, note = _find_submitted(named)
     with contextlib.closing(service):
-        look = patiently(lambda: service.look(note.job), _show, START_SECONDS)
+        look = with_retries(lambda: service.status(note.job), _show, START_SECONDS)
         if look.is_gone and look.error:
             raise look.error
         if look.ended:
             say(f"{one_line(note.job)} has ended already: {one_line(look.state)}")
             return 0
-        patiently(lambda: service.cancel(note.job), _show, START_SECONDS)
+        with_retries(lambda: service.cancel(note.job), _show, START_SECONDS)
     say(f"requested the cancellation of {one_line(note.job)}")
-    say(f"    {GOES_ON}")
+    say(f"    {RESUMES}")
     return 0
 
 
 def _find_submitted(named: str) -> tuple[Service, Note]:
     """Returns the service of a submitted job, and its note."""
-    from tfx_estimator.pipeline.platforms.follow import START_SECONDS, patiently
+    from tfx_estimator.pipeline.platforms.follow import START_SECONDS, with_retries
     from tfx_estimator.pipeline.platforms.note import find_note
 
     note = find_note(named)
     path = os.path.expanduser(named)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     service_of = BY_NAME[note.target].part("service")
-    return patiently(lambda: service_of.connect(note, folder), _show, START_SECONDS), note
+    return with_retries(lambda: service_of.connect(note, folder), _show, START_SECONDS), note
 
 
 def _follow(service: Service, note: Note, named: str) -> int:
@@ -307,7 +307,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     return 0
 
 
-def _show_results(look: Look, job: str, address: str) -> None:
+def _show_results(look: JobStatus, job: str, address: str) -> None:
     """Prints the results of a job that has outputs of this project's steps."""
     import tempfile
 

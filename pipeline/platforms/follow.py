@@ -1,4 +1,4 @@
-"""What is known of a job, whoever runs it; and how it is followed to its end, whatever becomes of the connection."""
+"""A job's status on any platform, and following it to its end through lost connections."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any, NamedTuple, Optional, Protocol, TypeVar
 
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, TrainingError
 
-# How long the service may not answer: a job that is followed, and one that is started.
-PATIENCE_SECONDS, START_SECONDS = 900.0, 120.0
+# How long an unavailable service is retried: while a job is followed, and while one is started.
+FOLLOW_SECONDS, START_SECONDS = 900.0, 120.0
 POLL_SECONDS = 5.0
-GOES_ON = "what is submitted again goes on from its last checkpoint"
+RESUMES = "submit it again to resume from its last checkpoint"
 _TRAINER = "trainer"
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 
-_Told = TypeVar("_Told")
-# Shows a line; whether it is a warning.
-Say = Callable[[str, bool], None]
+_Answer = TypeVar("_Answer")
+# Shows a line; the flag marks a warning.
+Notify = Callable[[str, bool], None]
 
 
-class LostError(Exception):
-    """The service did not answer, or not for now: it may later."""
+class UnavailableError(Exception):
+    """The service is temporarily unavailable."""
 
 
 class Started(NamedTuple):
-    """A job that goes on, or is done.
+    """A job that is running or has succeeded.
 
     Args:
-        job: Its name, as the service knows it.
-        is_new: Whether it was created now; else the same was submitted before.
-        state: How it goes; empty of a new one.
+        job: The service's name of it.
+        is_new: Whether it was created now; otherwise the same was submitted before.
+        state: Empty for a new one.
     """
 
     job: str
@@ -41,19 +41,19 @@ class Started(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a job goes.
+class JobStatus:
+    """A job's status.
 
     Args:
-        state: In the service's words.
-        error: Why it did not succeed, where the service alone tells; None while it goes on, and if it did.
-        message: What went wrong, in the service's words.
+        state: As the service names it.
+        error: Why it failed, as far as the service reports it; None while it runs and after success.
+        message: The service's own error message.
         tasks: The states of its steps, or pods, by name.
-        lines: What it has printed since the last look.
-        notices: What else is to be known of it since then.
-        is_gone: Whether it is not there, and nobody knows how it has ended.
-        outputs: What its steps made, where the service tells: a RuntimeArtifact's JSON, by step and output.
-        seconds: How long it took, where the service tells.
+        lines: Output since the last status.
+        notices: Warnings since the last status.
+        is_gone: Whether it was deleted, so that its result is unknown.
+        outputs: Output artifacts as RuntimeArtifact JSON, by step and output, if the service reports them.
+        seconds: Its duration, if the service reports it.
     """
 
     state: str
@@ -69,139 +69,140 @@ class Look:
 
 
 class Followed(Protocol):
-    """Tells of jobs. Every question may raise LostError, and PipelineError where the service refuses."""
+    """Reads and cancels jobs. Each call may raise UnavailableError, or PipelineError if the service refuses."""
 
-    def look(self, job: str) -> Look:
-        """Returns how a job goes."""
+    def status(self, job: str) -> JobStatus:
+        """Returns a job's status."""
 
     def cancel(self, job: str) -> None:
-        """Asks for its end."""
+        """Requests its cancellation."""
 
 
 class Service(Followed, Protocol):
-    """Runs what was compiled."""
+    """Runs a compiled pipeline."""
 
     def start(self, again: bool) -> Started:
-        """Creates the job, unless the same goes on, or, but for `again`, has succeeded."""
+        """Creates the job, unless the same one is running or, without `again`, has succeeded."""
 
     def address(self, job: str) -> str:
-        """Returns where a person sees it."""
+        """Returns the URL of its page."""
 
     def place(self) -> Mapping[str, Any]:
-        """Returns what a note keeps, by its fields, so that the same job is found again."""
+        """Returns the fields of a `Note` by which the job is found again."""
 
     def close(self) -> None:
-        """Ends what is in use."""
+        """Closes connections and threads."""
 
 
-def follow(service: Followed, job: str, say: Say, every: Optional[float] = None) -> Look:
-    """Follows a job.
+def follow(service: Followed, job: str, notify: Notify, every: Optional[float] = None) -> JobStatus:
+    """Polls a job to its end.
 
     Args:
-        every: Seconds between two looks; None is POLL_SECONDS.
+        every: Poll interval in seconds; None is POLL_SECONDS.
 
     Raises:
-        TfxEstimatorError: It did not succeed, or the service does not answer.
+        TfxEstimatorError: It failed, or the service stays unavailable.
     """
     before = ""
     tasks: dict[str, str] = {}
     while True:
-        look = patiently(lambda: service.look(job), say, PATIENCE_SECONDS)
-        for task, state in look.tasks.items():
+        status = with_retries(lambda: service.status(job), notify, FOLLOW_SECONDS)
+        for task, state in status.tasks.items():
             if tasks.get(task) != state:
                 tasks[task] = state
-                say(f"{_now()}  {task}: {state}", False)
-        for line in look.lines:
-            say(f"    {line}", False)
-        for notice in look.notices:
-            say(notice, True)
-        if look.state != before:
-            before = look.state
-            say(f"{_now()}  {job}: {look.state}", False)
-        if look.error is not None:
-            raise look.error
-        if look.ended:
-            return look
+                notify(f"{_now()}  {task}: {state}", False)
+        for line in status.lines:
+            notify(f"    {line}", False)
+        for notice in status.notices:
+            notify(notice, True)
+        if status.state != before:
+            before = status.state
+            notify(f"{_now()}  {job}: {status.state}", False)
+        if status.error is not None:
+            raise status.error
+        if status.ended:
+            return status
         time.sleep(POLL_SECONDS if every is None else every)
 
 
-class Patience:
-    """Bears it that a service does not answer, for a while.
+class Retries:
+    """Exponential backoff for an unavailable service, with a time limit.
 
     Args:
-        say: Is told that it does not, and that it does again.
-        seconds: That are borne; from the first failed request, as a single one may take long by itself.
+        notify: Receives the start and the end of an outage.
+        seconds: The limit, counted from the first failed request, because a single request may take long itself.
     """
 
-    def __init__(self, say: Say, seconds: float) -> None:
-        self._say, self._seconds = say, seconds
+    def __init__(self, notify: Notify, seconds: float) -> None:
+        self._notify, self._seconds = notify, seconds
         self._since: Optional[float] = None
         self._wait = _FIRST_WAIT
 
-    def lost(self, error: Exception) -> float:
-        """Takes note of a request without an answer; returns how long to wait for the next one.
+    def failed(self, error: Exception) -> float:
+        """Records a failed request; returns the seconds to wait before the next one.
 
         Raises:
-            PipelineError: It took too long.
+            PipelineError: The limit is reached.
         """
         if self._since is None:
             self._since = time.monotonic()
-            self._say(f"the service does not answer: {error}; trying again", True)
+            self._notify(f"the service does not answer: {error}; trying again", True)
         waited = time.monotonic() - self._since
         if waited > self._seconds:
             raise PipelineError(
                 f"the service has not answered for {waited:.0f} s: {error}",
-                expected="an answer, and room in the service's quotas; a job that was started goes on meanwhile",
-                todo="run the same again when it does: what was submitted is found, and not started twice",
+                expected="an answer, and room in the service's quotas; a started job keeps running meanwhile",
+                todo="run the same command again when it answers: a submitted job is found, and not started twice",
             ) from error
         wait, self._wait = self._wait, min(2 * self._wait, _LONGEST_WAIT)
         return wait
 
-    def found(self) -> None:
-        """Takes note of an answer."""
+    def succeeded(self) -> None:
+        """Records an answer."""
         if self._since is not None:
-            self._say("the service answers again", True)
+            self._notify("the service answers again", True)
         self._since, self._wait = None, _FIRST_WAIT
 
 
-def patiently(
-    ask: Callable[[], _Told], say: Say, seconds: float, rest: Optional[Callable[[float], None]] = None
-) -> _Told:
-    """Asks a service; that it does not answer for a while is borne.
+def with_retries(
+    request: Callable[[], _Answer], notify: Notify, seconds: float, sleep: Optional[Callable[[float], None]] = None
+) -> _Answer:
+    """Calls a service, and retries while it is unavailable.
 
     Args:
-        rest: Waits for so many seconds; None sleeps.
+        seconds: As of `Retries`.
+        sleep: None is `time.sleep`.
 
     Raises:
-        PipelineError: It took longer, or the service refuses.
+        PipelineError: It stays unavailable, or refuses.
     """
-    patience = Patience(say, seconds)
+    retries = Retries(notify, seconds)
     while True:
         try:
-            told = ask()
-        except LostError as error:
-            (rest or time.sleep)(patience.lost(error))
+            answer = request()
+        except UnavailableError as error:
+            (sleep or time.sleep)(retries.failed(error))
         else:
-            patience.found()
-            return told
+            retries.succeeded()
+            return answer
 
 
-def saying(logger: logging.Logger) -> Say:
-    """Returns who tells a log."""
+def log_to(logger: logging.Logger) -> Notify:
+    """Returns a `Notify` that logs."""
     return lambda line, is_warning: logger.log(logging.WARNING if is_warning else logging.INFO, line)
 
 
 def failed(job: str, state: str, message: str, steps: Mapping[str, str], todo: str) -> TfxEstimatorError:
-    """Returns the error of a job that did not succeed: of the training, where that was what failed.
+    """Returns a failed job's error: a TrainingError if the Trainer failed.
 
     Args:
-        message: In the service's words; may be empty.
-        steps: What the steps that failed say, by name.
+        message: The service's own; may be empty.
+        steps: The messages of the failed steps, by name.
     """
-    said = [f"{step}: {text}" if text else f"{step} failed" for step, text in steps.items()]
-    what = f"the job {job} ended with {state}: {message or 'the service says no more'}"
+    failures = [f"{step}: {text}" if text else f"{step} failed" for step, text in steps.items()]
+    what = f"the job {job} ended with {state}: {message or 'the service gives no reason'}"
     kind = TrainingError if any(step.lower() == _TRAINER for step in steps) else PipelineError
-    return kind("\n".join([what, *said]), expected="a pipeline that runs to its end", todo=todo)
+    return kind("\n".join([what, *failures]), expected="a pipeline that runs to its end", todo=todo)
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""A Kubernetes API server: which one is meant, and how it is asked."""
+"""A Kubernetes API server: selection of the cluster, and requests."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 
 UNAUTHORIZED = 401
-# Seconds to connect, and to read an answer.
+# Timeouts in seconds, to connect and to read.
 TIMEOUT = (5.0, 30.0)
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class Client:
-    """Asks a server; credentials that have ended are asked for anew, as the library does only when it connects.
+    """Sends requests, and renews expired credentials, which the library does only when it connects.
 
     Args:
-        connect: Returns a client of the library's.
-        has_ended: Tells of an error of the library's whether it is that the credentials have ended.
+        connect: Returns a client of the library.
+        is_expired: Returns True for the library's error of expired credentials.
     """
 
     def __init__(
-        self, connect: Callable[[], Any], has_ended: Callable[[Any], bool] = lambda error: error.status == UNAUTHORIZED
+        self,
+        connect: Callable[[], Any],
+        is_expired: Callable[[Any], bool] = lambda error: error.status == UNAUTHORIZED,
     ) -> None:
-        self._connect, self._has_ended = connect, has_ended
+        self._connect, self._is_expired = connect, is_expired
         self.library = connect()
         self.host: str = self.library.configuration.host
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -47,12 +49,12 @@ class Client:
         """Returns the response.
 
         Args:
-            kind: Of the body.
-            streams: Whether it is to be read as it comes; else it has come, whole.
+            kind: The body's content type.
+            streams: Whether the response is streamed; else it is read completely.
 
         Raises:
             kubernetes.client.ApiException: The server refuses.
-            LostError: It does not answer.
+            UnavailableError: It does not answer.
         """
         import urllib3
         from kubernetes.client.rest import ApiException
@@ -70,32 +72,32 @@ class Client:
                 _request_timeout=timeout,
             )
             if not streams:
-                _ = response.data  # is read when it is asked for, and kept
+                _ = response.data  # reads and caches it
             return response
 
         try:
             try:
                 return call()
             except ApiException as error:
-                if not self._has_ended(error):
+                if not self._is_expired(error):
                     raise
                 self.library = self._connect()
                 return call()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise LostError(first_line(error)) from error
+            raise UnavailableError(first_line(error)) from error
 
 
 def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
-    """Reads which cluster is meant; nobody is asked.
+    """Finds the cluster of a context, without a request.
 
     Args:
-        context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
+        context: Of the kubeconfig; None is its current one, or without a kubeconfig the cluster of this pod.
 
     Returns:
-        The context's name, None in a pod; and the namespace that the kubeconfig, or the pod, says.
+        The context's name, None in a pod; and the namespace of the context, or of the pod.
 
     Raises:
-        PipelineError: No cluster is known here.
+        PipelineError: No cluster is configured.
     """
     import yaml
     from kubernetes import config
@@ -117,20 +119,20 @@ def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
 
 
 def current_context(context: Optional[str]) -> tuple[Optional[str], str]:
-    """Returns the same for a plan; a cluster that is not there is told of once it is asked."""
+    """Returns the same for a plan, without the error: that of a missing cluster comes with the first request."""
     with contextlib.suppress(PipelineError):
         return find_context(context)
     return context, ""
 
 
 def connect(context: Optional[str]) -> Any:
-    """Connects to a cluster; returns a client of the library's.
+    """Connects to a cluster; returns a client of the library.
 
     Args:
         context: As of `find_context`.
 
     Raises:
-        PipelineError: No cluster is known here.
+        PipelineError: No cluster is configured.
     """
     from kubernetes import client, config
 
@@ -144,7 +146,7 @@ def connect(context: Optional[str]) -> Any:
 
 
 def kubectl(words: str, context: Optional[str], namespace: Optional[str] = None) -> str:
-    """Returns a command for the user, of the cluster that is meant, whichever is current where he types it.
+    """Returns a kubectl command for the user; it names the context, because another one may be current then.
 
     Args:
         context: Of the kubeconfig; None is the current one.
@@ -155,7 +157,7 @@ def kubectl(words: str, context: Optional[str], namespace: Optional[str] = None)
 
 
 def message(error: Any) -> str:
-    """Returns what a server said."""
+    """Returns the message of an API error."""
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or error.reason or ""
     try:
         return json.loads(body)["message"]
@@ -164,7 +166,7 @@ def message(error: Any) -> str:
 
 
 def _config_file() -> Optional[str]:
-    # The library reads the variable only when it is imported; None is the usual file.
+    # The library reads the variable only when it is imported; None is the default file.
     return os.environ.get("KUBECONFIG") or None
 
 
@@ -175,7 +177,7 @@ def _in_pod(context: Optional[str]) -> bool:
 
 def _unknown(error: object, context: Optional[str]) -> PipelineError:
     return PipelineError(
-        f"no Kubernetes cluster is known here: {error}",
-        expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
+        f"no Kubernetes cluster is configured: {error}",
+        expected="a kubeconfig, in ~/.kube/config or named by KUBECONFIG, or a pod's service account",
         todo=f"see whether `{kubectl('get pods', context)}` works, and --context, or the target's own `context`",
     )

@@ -1,4 +1,4 @@
-"""What is left on this machine of a job that was submitted: enough to follow it, and to cancel it."""
+"""The local record of a submitted job, by which it is followed and cancelled."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ FILE = "submission.json"
 
 @dataclass(frozen=True)
 class Note:
-    """A job that was submitted.
+    """A submitted job.
 
     Args:
         target: One of `registry.ALL_TARGETS`.
-        job: Its name, as the service knows it.
-        address: Where a person sees it.
+        job: The service's name of it.
+        address: The URL of its page.
         context: Of the kubeconfig; None is its current one, before the job was submitted, or the pod's cluster.
         namespace: Of the training job, or of Kubeflow Pipelines; with an endpoint that of the experiment.
-        endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
+        endpoint: Of Kubeflow Pipelines; None connects through the Kubernetes API server.
         experiment: Of Kubeflow Pipelines; None is its default one.
-        uid: Of the training job, whose name another one may have later; its kind is the next.
+        uid: Of the training job, whose name a later one may have, too.
+        kind: Of the training job.
     """
 
     target: str
@@ -47,15 +48,15 @@ class Note:
 
 
 def with_job(note: Note, service: Service, job: str) -> Note:
-    """Returns the note of a job that was started."""
+    """Returns the note of a started job."""
     return dataclasses.replace(note, job=job, address=service.address(job), **service.place())
 
 
 def leave_note(folder: str, note: Note) -> Optional[tuple[str, str]]:
-    """Leaves a note; that of another job, which may go on, is kept beside it.
+    """Writes a note, and renames that of another job, which may still run.
 
     Returns:
-        The other job, and the file that its note is kept in; None if there is none.
+        The other job and the new file of its note; None if there is none.
 
     Raises:
         TfxEstimatorError: It cannot be written.
@@ -64,20 +65,20 @@ def leave_note(folder: str, note: Note) -> Optional[tuple[str, str]]:
     with writing(file := os.path.join(folder, FILE)):
         with contextlib.suppress(DeclarationError):
             former = find_note(file)
-            # A namespace has only one training job of a name, so the former one was replaced.
+            # A former training job of this name was replaced; only its address and uid differ.
             if dataclasses.replace(former, address=note.address, uid=note.uid) != note:
                 kept = former.job, os.path.join(folder, f"submission-{former.job.rpartition('/')[2]}.json")
                 os.rename(file, kept[1])
-        told = {key: value for key, value in dataclasses.asdict(note).items() if value}
-        write_whole(file, json.dumps(told, indent=2))
+        fields = {key: value for key, value in dataclasses.asdict(note).items() if value}
+        write_whole(file, json.dumps(fields, indent=2))
     return kept
 
 
 def find_note(named: str) -> Note:
-    """Finds a job that was submitted.
+    """Finds a submitted job.
 
     Args:
-        named: The folder of its note, the note itself, or the name of a pipeline job of Vertex AI.
+        named: The folder of its note, the note's file, or the name of a Vertex AI pipeline job.
 
     Raises:
         DeclarationError: It is none of these.
@@ -90,8 +91,8 @@ def find_note(named: str) -> Note:
     reason = ""
     try:
         with open(file, encoding="utf-8") as opened:
-            told = json.load(opened)
-        note = Note(**{each.name: told[each.name] for each in dataclasses.fields(Note) if each.name in told})
+            fields = json.load(opened)
+        note = Note(**{each.name: fields[each.name] for each in dataclasses.fields(Note) if each.name in fields})
         if (target := resolve(note.target)) in ALL_TARGETS and isinstance(note.job, str):
             return dataclasses.replace(note, target=target)
     except OSError as error:
@@ -99,7 +100,7 @@ def find_note(named: str) -> Note:
     except (ValueError, TypeError):
         pass
     raise DeclarationError(
-        f"{named!r} is no job that was submitted{reason}",
-        expected=f"the folder that `submit` has left, its {FILE}, or projects/…/locations/…/pipelineJobs/…",
+        f"{named!r} is no submitted job{reason}",
+        expected=f"the folder that `submit` has written, its {FILE}, or projects/…/locations/…/pipelineJobs/…",
         todo="see the line `follow it` that `submit` has printed",
     )

@@ -1,4 +1,4 @@
-"""Compiles for the targets of a PipelineSpec: Vertex AI Pipelines, and Kubeflow Pipelines 2."""
+"""Compiles to a PipelineSpec, for Vertex AI Pipelines and Kubeflow Pipelines 2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY, tell_home
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY, add_home_parameter
 from tfx_estimator.pipeline.platforms.kubeflow.section import placement
 from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
@@ -28,8 +28,8 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
 _EXECUTOR, TRAINER, _TUNER, _EVALUATOR = "{}_executor", "Trainer", "Tuner", "Evaluator"
-# Kubeflow Pipelines 2 takes a missing value for 0. Argo takes the last one for the time that all tries have together,
-# so 0 would mean no retry. A year is longer than any training.
+# Kubeflow Pipelines 2 takes a missing value for 0. To Argo, the last one limits the total time of all tries, so 0 would
+# mean no retry. A year is longer than any training.
 _BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
 _HOME = f"{{{{$.inputs.parameters['{HOME_KEY}']}}}}"
 
@@ -41,15 +41,15 @@ def compile_spec(
 
     Args:
         pipeline: With stock resolvers only.
-        deploy: Where it runs.
+        deploy: The section `deploy`.
         target: One of `registry.TARGETS`.
-        home: The pipeline's folder; a runtime parameter.
+        home: The pipeline's folder; becomes a runtime parameter.
         modules: The user's own, by the step that imports them.
-        folder: Where TFX's runner writes what it compiles.
+        folder: Output folder of TFX's runner.
 
     Returns:
-        A PipelineJob, as JSON has it; and the file that TFX's runner wrote, which has none of what is added here: its
-        own command line chooses where that is.
+        The PipelineJob as JSON; and the file that TFX's runner wrote, without the additions made here: TFX's CLI may
+        have chosen its place.
     """
     for component in pipeline.components:
         if isinstance(component, BaseComponent) and (resources := _resources(deploy, component.id)) is not None:
@@ -68,30 +68,30 @@ def compile_spec(
             then = [*container["command"], *container["args"]]
             # Placeholders have to be in the arguments: not every service replaces them in a command.
             container.update(command=[*entry.COMMAND], args=entry.arguments(_HOME, packed, then))
-        told = {**release_variables(), **deploy.env}
-        container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
+        variables = {**release_variables(), **deploy.env}
+        container["env"] = [{"name": key, "value": value} for key, value in sorted(variables.items())]
         for given in task.get("inputs", {}).get("parameters", {}).values():
             if source := given.get("taskOutputParameter"):
-                # TFX has another name for the task than it gives it.
+                # TFX adds `_task` to the producer's name.
                 source["producerTask"] = source["producerTask"].removesuffix("_task")
         if retries := deploy.step(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW else {})}
     set_defaults(job, pipeline)
     finders = {each.id for each in pipeline.components if isinstance(each, BaselineFinder)}
     for name in finders:
-        # What it finds hangs on what was blessed since.
+        # Its result depends on the models blessed since.
         del spec["root"]["dag"]["tasks"][name]["cachingOptions"]
-    told_home = {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())}
-    tell_home(spec, job["runtimeConfig"], home, told_home | finders | ({_EVALUATOR} if finders else set()))
+    steps = {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())}
+    add_home_parameter(spec, job["runtimeConfig"], home, steps | finders | ({_EVALUATOR} if finders else set()))
     if deploy.labels:
         job["labels"] = {**job.get("labels", {}), **deploy.labels}
-    # Checks the parts that TFX has not written itself.
+    # Validates the additions.
     json_format.ParseDict(job, pipeline_spec_pb2.PipelineJob())
     return job, os.path.join(runner._output_dir, runner._output_filename)
 
 
 def rows(spec: dict[str, Any]) -> Iterator[Row]:
-    """Yields what the steps of a PipelineSpec will run on."""
+    """Yields the resources of a PipelineSpec's steps."""
     for task in read_spec(spec, {}).tasks:
         if (container := task.container) is None:
             continue  # a resolver runs nowhere
@@ -100,38 +100,38 @@ def rows(spec: dict[str, Any]) -> Iterator[Row]:
         memory = wanted.get("memoryLimit")
         amounts = amounts_of(wanted.get("cpuLimit"), f"{memory:g} GB" if memory else "")
         yield Row(task.name, amounts, accelerator_of(kind.get("type"), kind.get("count")), container["image"])
-        if told := task.given("parameters").get(PLAN_KEY):
-            for role, pool in Plan.from_json(told["runtimeValue"]["constant"]).pools.items():
+        if plan := task.given("parameters").get(PLAN_KEY):
+            for role, pool in Plan.from_json(plan["runtimeValue"]["constant"]).pools.items():
                 kind = pool["machine_spec"]
                 accelerator = accelerator_of(kind.get("accelerator_type"), kind.get("accelerator_count"))
                 yield Row(f"  {pool['replica_count']} {role}", kind["machine_type"], accelerator, container["image"])
 
 
 def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
-    """Returns what a PipelineSpec has no words for, as of kfp-kubernetes: volumes, secrets, labels, nodes of pods.
+    """Returns the platform spec of kfp-kubernetes: the volumes, secrets, labels and nodes of pods.
 
     Args:
-        job: What `compile_spec` returned.
-        deploy: Where it runs.
+        job: The result of `compile_spec`.
+        deploy: The section `deploy`.
 
     Returns:
-        The second document of a compiled pipeline; empty if there is nothing to say.
+        The second document of a compiled pipeline; empty if it is not needed.
 
     Source: https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/proto/kubernetes_executor_config.proto.
     """
-    told: dict[str, Any] = {}
+    common: dict[str, Any] = {}
     if deploy.volumes:
-        told["pvcMount"] = [{"constant": each.claim, "mountPath": each.path} for each in deploy.volumes]
+        common["pvcMount"] = [{"constant": each.claim, "mountPath": each.path} for each in deploy.volumes]
     if deploy.secrets:
-        told["secretAsVolume"] = [{"secretName": each.name, "mountPath": each.path} for each in deploy.secrets]
+        common["secretAsVolume"] = [{"secretName": each.name, "mountPath": each.path} for each in deploy.secrets]
     if deploy.labels:
-        told["podMetadata"] = {"labels": dict(deploy.labels)}
+        common["podMetadata"] = {"labels": dict(deploy.labels)}
     executors = job["pipelineSpec"]["deploymentSpec"]["executors"]
     containers = sorted(name for name, executor in executors.items() if "container" in executor)
-    made = {name: {**told, **_placement(deploy, name)} for name in containers}
-    if not any(made.values()):
+    specs = {name: {**common, **_placement(deploy, name)} for name in containers}
+    if not any(specs.values()):
         return {}
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": made}}}}
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": specs}}}}
 
 
 def _placement(deploy: DeploySection, executor: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _placement(deploy: DeploySection, executor: str) -> dict[str, Any]:
 
 
 def set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
-    """Sets the defaults of runtime parameters, which TFX leaves out of a specification of version 2.1."""
+    """Sets the defaults of runtime parameters, which TFX omits from a specification of version 2.1."""
     root = job["pipelineSpec"]["root"]
     for component in pipeline.components:
         for value in component.exec_properties.values():

@@ -1,4 +1,4 @@
-"""What a compiled pipeline will run on, as its file says it; and for how long, as an earlier run of it here has."""
+"""The resources of a compiled pipeline, and an estimate of its duration from an earlier local run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
 
 _OWN = "the service's own"
 _CORES, _MEMORY = ("cpu", "memory")
-# In the summary of a run.
+# Keys and values in the summary of a run.
 _PACE, _TRAINER, _RAN = "examples_per_second", "Trainer", "ran"
 
 
 class Row(NamedTuple):
-    """What one step, or several machines alike, will run on.
+    """The resources of one step, or of several equal machines.
 
     Args:
-        step: Its name; with a number of machines, if there may be several.
-        machine: Its type, or most CPUs and memory.
+        step: Its name, or the number and role of the machines.
+        machine: Its type, or its limits of CPUs and memory.
         accelerator: Empty for none.
     """
 
@@ -35,45 +35,45 @@ class Row(NamedTuple):
 
 
 def read_plan(text: str, target: str) -> list[Row]:
-    """Reads what was compiled.
+    """Reads the resources from a compiled pipeline.
 
     Args:
         target: One of `registry.ALL_TARGETS`.
     """
-    # As YAML, numbers of JSON like 1e-07 would be text.
+    # The YAML parser would read JSON numbers like 1e-07 as text.
     documents = [json.loads(text)] if text.startswith("{") else [*yaml.safe_load_all(text)]
     return list(BY_NAME[target].part("compile").rows(documents))
 
 
 def lines(rows: list[Row], more: dict[str, str]) -> list[str]:
-    """Returns a table, and what else is to be known before it is submitted."""
+    """Returns a table of the resources, followed by the image and further lines by their titles."""
     titles = Row("step", "machine", "accelerator", "")
     images = list(dict.fromkeys(row.image for row in rows))
     cells = [titles, *rows]
     widths = [max(len(row[place]) for row in cells) for place in range(3)]
-    told = ["  ".join(row[place].ljust(widths[place]) for place in range(3)).rstrip() for row in cells]
+    table = ["  ".join(row[place].ljust(widths[place]) for place in range(3)).rstrip() for row in cells]
     more = {"image": ", ".join(images), **more}
     width = max(map(len, more))
-    return [*told, "", *(f"{title:<{width}}  {value}" for title, value in more.items())]
+    return [*table, "", *(f"{title:<{width}}  {value}" for title, value in more.items())]
 
 
 def estimate_hours(declaration: Declaration, runs: str) -> str:
-    """Estimates, in words; says so where nothing is known.
+    """Returns a text with the estimated duration, or with the reason why there is none.
 
     Args:
-        runs: Folder of runs, in which that of the pipeline is looked for.
+        runs: Folder of runs that may contain one of this pipeline.
     """
     trainer = declaration.trainer
     if (run := _measured(declaration, runs)) is None:
         return (
-            f"cannot be told: no finished run in {os.path.join(runs, declaration.name)} has measured this model's "
-            "pace; name the folder of runs by --runs"
+            f"unknown: no finished run in {os.path.join(runs, declaration.name)} has measured this model's pace; name "
+            "the folder of runs by --runs"
         )
     pace = run.summary["training"][_PACE]
     steps = trainer.train_steps
     if steps is None:
         if not (examples := run.summary.get("examples", {}).get("train")):
-            return f"cannot be told: {run.logs} does not say how many examples an epoch has"
+            return f"unknown: {run.logs} does not have the number of examples of an epoch"
         steps = trainer.steps_of(examples)
     seconds = steps * trainer.global_batch_size / pace
     text = (
@@ -89,10 +89,10 @@ def estimate_hours(declaration: Declaration, runs: str) -> str:
 
 
 def row_of(name: str, container: dict[str, Any]) -> Row:
-    """Returns the row of a container of Kubernetes'."""
+    """Returns the row of a Kubernetes container."""
     limits = dict(container.get("resources", {}).get("limits", {}))
     cores, memory = (limits.pop(key, None) for key in (_CORES, _MEMORY))
-    # The units that this project writes: thousandths of CPUs, and 10^6 bytes.
+    # `manifest` writes CPUs in thousandths, and memory in 10^6 bytes.
     amounts = amounts_of(
         float(str(cores).removesuffix("m")) / 1000 if cores else None,
         f"{float(str(memory).removesuffix('M')) / 1000:g} GB" if memory else "",
@@ -102,12 +102,12 @@ def row_of(name: str, container: dict[str, Any]) -> Row:
 
 
 def amounts_of(cores: Any, memory: str) -> str:
-    """Returns how many CPUs and how much memory there are, in words."""
+    """Returns a text with the number of CPUs and the memory."""
     return ", ".join(filter(None, (f"{cores:g} CPUs" if cores else "", memory))) or _OWN
 
 
 def accelerator_of(kind: Any, count: Any) -> str:
-    """Returns them in words; empty for none."""
+    """Returns a text with the number and type of accelerators; empty for none."""
     return f"{int(count or 1)} {kind}" if kind else ""
 
 
@@ -130,5 +130,5 @@ def _measured(declaration: Declaration, runs: str) -> Optional[Run]:
 
 
 def _same(measured: object, wanted: Optional[str]) -> bool:
-    # A module file may lie elsewhere by now.
+    # A module file may have been moved since.
     return os.path.basename(str(measured)) == os.path.basename(str(wanted))

@@ -1,7 +1,6 @@
-"""The platforms that a pipeline can be compiled for, and what each of them can do.
+"""The platforms that a pipeline can be compiled for, and their capabilities.
 
-Standard library only, as the command line's help names them: what there is to do on a platform stands in its folder,
-and is imported when it is asked for.
+Standard library only, because the command line's help imports it; a platform's own modules are imported on demand.
 """
 
 from __future__ import annotations
@@ -11,37 +10,39 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 VERTEX, KUBEFLOW, TRAINJOB, TFJOB = "vertex", "kubeflow", "trainjob", "tfjob"
-# Those of a training job, whose chief runs the pipeline; its section of `deploy` has their name.
+# Targets whose training job runs the pipeline in its chief; the section of `deploy` has the target's name.
 POD_TARGETS = (TRAINJOB, TFJOB)
 
 
 @dataclass(frozen=True)
 class Platform:
-    """Where a pipeline is compiled for.
+    """A platform that a pipeline is compiled for.
 
     Args:
         name: The target, on the command line.
-        title: For people.
-        folder: The package of what is done on it: `compile` and `service`.
-        file: What a compiled file is called.
-        runs_steps: Whether it takes a PipelineSpec, and runs the steps by itself, each in a container, without TFX's
-            drivers; else one process runs them all.
-        resolver: Which resolver it runs: ours, TFX's own only, or none.
-        trains_in_pods: Whether what `deploy.trainjob.train` says, or `deploy.tfjob.train`, is done there.
-        options: Options of `submit` that it takes, by the key of the declaration that they stand for, if any.
-        jobs: A regular expression of a job's name, by which it is found without a note; its groups are the note's.
-        engine: What TFX's own command line calls it; empty where it has no word for it.
-        clusters: Where each process of a cluster has a machine for itself.
+        title: Its display name.
+        folder: The package with its modules `compile` and `service`.
+        file: The compiled file's name, as a format of the pipeline's name.
+        runs_steps: Whether it takes a PipelineSpec and runs each step in a container, without TFX's drivers; else one
+            process runs all steps.
+        resolver: Which resolvers it runs: ours, TFX's stock ones only, or none.
+        trains_in_pods: Whether `deploy.trainjob.train` and `deploy.tfjob.train` apply there.
+        options: Options of `submit` that it takes, with the declaration's key that each overrides, if any.
+        jobs: Regular expression of a job's name that needs no note; its groups are fields of the note.
+        engine: The engine's name in TFX's CLI; empty if it has none.
+        clusters: Where each process of a cluster has its own machine.
         section: Its own section of `deploy`, which no other platform reads.
-        ends_steps: Whether a step is told that its run is cancelled.
-        needed: Further keys of `deploy` that it cannot do without, and what is expected of them.
-        not_of_steps: Keys of a step that it has no word for: why, and what to say in its place.
-        no_pods: Why `deploy.security_context` has no effect; empty where it has one.
-        has_volumes: Whether steps may mount volumes, and secrets; and whether so that they cannot write there.
-        keeps_in_volumes: Whether the pipeline's own folder lies in one, as its pods meet there; else in a bucket.
-        accelerator: A regular expression of what it calls an accelerator; and one of them.
-        hides_results: Whether it does not tell what its steps have made.
-        notes: Whether its module `rules` has something to say before it is deployed: `note`.
+        ends_steps: Whether a cancelled run sends its steps a signal.
+        needed: Further required keys of `deploy`, with the expected values.
+        not_of_steps: Unsupported keys of a step: the reason, and what to declare instead.
+        no_pods: Why `deploy.security_context` has no effect; empty if it has one.
+        has_volumes: Whether steps may mount volumes and secrets.
+        has_read_only_volumes: Whether they may mount them read-only.
+        keeps_in_volumes: Whether the pipeline's folder lies in a volume, which its pods share; else in a bucket.
+        accelerator: Regular expression of an accelerator's name.
+        an_accelerator: An example of such a name.
+        hides_results: Whether it does not report the outputs of steps.
+        notes: Whether its module `rules` has a function `note`, for warnings before deployment.
     """
 
     name: str = ""
@@ -73,7 +74,7 @@ class Platform:
         return importlib.import_module(f"{__package__}.{self.folder}.{name}")
 
 
-# Where there is no target.
+# Without a target.
 HERE = Platform(trains_in_pods=True)
 _OF_CLUSTER = {"context": "", "namespace": ""}
 _NO_NODES = ("Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex")
@@ -86,7 +87,7 @@ _PLATFORMS = (
         "vertex",
         "{}.json",
         runs_steps=True,
-        # It knows no other strategies.
+        # It supports no other resolver strategies.
         resolver="stock",
         jobs=r"projects/(?P<project>[^/\s]+)/locations/(?P<region>[^/\s]+)/pipelineJobs/[^/\s]+",
         engine="vertex",
@@ -107,9 +108,9 @@ _PLATFORMS = (
         "{}-kubeflow.yaml",
         runs_steps=True,
         trains_in_pods=True,
-        # Its backend says of every resolver that it is not implemented yet.
+        # Its backend does not implement resolvers.
         resolver="",
-        no_pods="a PipelineSpec has no field for it; the cluster's own settings hold, see docs/kubeflow.md",
+        no_pods="a PipelineSpec has no field for it; the cluster's own settings apply, see docs/kubeflow.md",
         has_read_only_volumes=False,
         ends_steps=False,
         options=_OF_SERVICE,
@@ -131,13 +132,13 @@ _PLATFORMS = (
 )
 BY_NAME = {each.name: each for each in (HERE, *_PLATFORMS)}
 ALL_TARGETS = tuple(each.name for each in _PLATFORMS)
-# Those that run the pipeline's steps by themselves.
+# Those that run each step in a container.
 TARGETS = tuple(each.name for each in _PLATFORMS if each.runs_steps)
-# By what earlier releases called a target.
+# The targets' names in earlier releases.
 _FORMER = {"kubeflow_v2": KUBEFLOW}
-# Others, for which nothing is compiled, and what to do there; docs/other-platforms.md says more.
+# Platforms without a compiler, and what to do there; see docs/other-platforms.md.
 OTHERS = {
-    "airflow": "have a BashOperator call `tfx-estimator run`, or a KubernetesPodOperator the image",
+    "airflow": "call `tfx-estimator run` by a BashOperator, or run the image by a KubernetesPodOperator",
     "ray": "submit `tfx-estimator run` as a job: ray job submit -- tfx-estimator run …",
     "sagemaker": "start the image as a training job whose entry point is `tfx-estimator run`",
     "slurm": "start the same command in each task: srun tfx-estimator run …",
@@ -146,10 +147,10 @@ TITLES = ", ".join(each.title for each in _PLATFORMS[:-1]) + f" or {_PLATFORMS[-
 
 
 def resolve(name: str) -> str:
-    """Returns the target that a name is of, also one of an earlier release; another name as it is."""
+    """Returns a target's current name; an unknown name is returned unchanged."""
     return _FORMER.get(name, name)
 
 
 def own_rules() -> Any:
-    """Returns the rules that a platform has beside those that follow from the above."""
+    """Returns the platforms' rules that do not follow from the fields above."""
     return BY_NAME[TFJOB].part("rules").RULES

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.platforms.rehearsal.execution import Execution, bring_modules, rebased
+from tfx_estimator.pipeline.platforms.rehearsal.execution import Execution, copy_modules, rebased
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 from tfx_estimator.pipeline.report.artifacts import told_outputs
 from tfx_estimator.pipeline.run.summary import Summary, recorded
@@ -49,7 +49,7 @@ def execute_file(
                     title(console, folders.name, path, folders.home)
                     with _alone(folders):
                         parameters = rebased(job, folders, given)
-                        bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
+                        copy_modules(job, os.path.dirname(os.path.abspath(path)), folders)
                         outputs = Execution(job, parameters, folders, logs, caches).run(view)
                         view.current = "results"
                         results.heard(view.runs, view.warnings)

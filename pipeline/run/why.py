@@ -45,7 +45,7 @@ class Why:
     def __init__(self, folders: PipelineFolders, declaration: Declaration) -> None:
         self._folders, self._declaration = folders, declaration
         self._sources = os.path.join(folders.local, ".sources")
-        parts.keep(self._sources)
+        parts.save(self._sources)
 
     def __call__(self, run: NodeRun) -> str:
         """Returns the reason; empty if it is not known."""
@@ -108,7 +108,7 @@ class Why:
             return
         before, now = parts.read(self._sources, one), parts.read(self._sources, other)
         # A run of an earlier release has kept none.
-        yield from parts.tell(before, now) if before and now else ["source code, yours or of tfx-estimator"]
+        yield from parts.changes(before, now) if before and now else ["source code, yours or of tfx-estimator"]
 
 
 def _writer(store: Any, execution: int) -> int:

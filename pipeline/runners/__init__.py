@@ -1,1 +1,1 @@
-"""Where a pipeline runs."""
+"""Runners: local execution, and compiling for services."""

@@ -1,4 +1,4 @@
-"""Buckets that a run uses, by one machine at a time; and ML Metadata's database, where it is kept in one."""
+"""Buckets: existence checks, one machine at a time, and ML Metadata's database in a bucket."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.folders import METADATA, PipelineFolders, name_artifacts_here
+from tfx_estimator.pipeline.folders import METADATA, PipelineFolders, relocate_artifacts
 
 _SCHEME = "gs://"
 
 
 def check_buckets(addresses: Iterable[Optional[str]]) -> None:
-    """Checks that buckets are there: TensorFlow's client would look for one that is not without end.
+    """Checks that buckets exist: TensorFlow's client would retry a missing one without limit.
 
     Args:
-        addresses: Those of other places, and None, are left alone.
+        addresses: None and other addresses are ignored.
 
     Raises:
-        PipelineError: One is not there, or cannot be asked for.
+        PipelineError: One does not exist, or cannot be reached.
     """
     stored = [each for each in addresses if each and each.startswith(_SCHEME)]
     for name in dict.fromkeys(each.removeprefix(_SCHEME).partition("/")[0] for each in stored):
         bucket = f"{_SCHEME}{name}"
-        # Who may use its objects need not be allowed to look at the bucket.
+        # An account that may use the objects need not have access to the bucket itself.
         with reached(bucket), contextlib.suppress(tf.errors.PermissionDeniedError):
             if not fileio.exists(f"{bucket}/"):
                 raise _unusable(bucket, "there is no such bucket")
@@ -42,10 +42,10 @@ def check_buckets(addresses: Iterable[Optional[str]]) -> None:
 
 @contextlib.contextmanager
 def only_machine(folders: PipelineFolders) -> Iterator[None]:
-    """Refuses what another machine would do to a pipeline as long as the context lasts.
+    """Locks out other machines from a pipeline for the context.
 
     Raises:
-        PipelineError: Another machine works there, or the store cannot be read or written.
+        PipelineError: Another machine holds the lock, or the store cannot be read or written.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -61,10 +61,10 @@ def only_machine(folders: PipelineFolders) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reached(folder: str) -> Iterator[None]:
-    """Says which folder it is that cannot be read or written.
+    """Converts errors of the context to one that names the folder.
 
     Raises:
-        PipelineError: The context cannot use it.
+        PipelineError: The folder cannot be read or written.
     """
     try:
         yield
@@ -75,8 +75,8 @@ def reached(folder: str) -> Iterator[None]:
 def _unusable(folder: str, reason: object) -> PipelineError:
     return PipelineError(
         f"{folder} cannot be used: {reason}",
-        expected="a bucket that is there, and that this account may read and write",
-        todo="see that it is, and `gcloud auth application-default login`; then run it again",
+        expected="an existing bucket that this account may read and write",
+        todo="check the bucket, and `gcloud auth application-default login`; then run it again",
     )
 
 
@@ -84,30 +84,30 @@ logger = get_logger("run")
 
 
 class StoredMetadata:
-    """The database of one pipeline."""
+    """The database of one pipeline, with a copy in its bucket."""
 
     def __init__(self, folders: PipelineFolders) -> None:
         self._folders = folders
         self._here = folders.metadata
-        self._there = os.path.join(folders.home, METADATA)
-        # Holds the hash of the copy that both had last.
+        self._stored = os.path.join(folders.home, METADATA)
+        # The hash of the last synchronized copy.
         self._mark = f"{self._here}.stored"
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Fetches it, for a run that nobody else does as long as the context lasts.
+        """Locks the pipeline and fetches its database, for a run.
 
         Raises:
             PipelineError: Another machine runs this pipeline, or the store or the database cannot be read or written.
         """
         with only_machine(self._folders):
             self.fetch()
-            # The folder in the store may have been copied there from another place, which may be used still.
-            name_artifacts_here(self._here, self._folders.home)
+            # The folder may be a copy of another one, which may still be in use.
+            relocate_artifacts(self._here, self._folders.home)
             yield
 
     def fetch(self) -> None:
-        """Makes the database here that of the last run, on whatever machine it was.
+        """Updates the local database to that of the last run on any machine.
 
         Raises:
             PipelineError: The store cannot be read or written.
@@ -117,22 +117,22 @@ class StoredMetadata:
             stored = self._read_stored()
         last = self._read_mark()
         if stored is None:
-            # The database in the store went with the artifacts: whoever removes a folder of runs wants to begin anew.
+            # The stored database was removed with the artifacts: the user wants to start over.
             _remove(self._here, *_journals(self._here), self._mark)
         elif _hash(stored) != last:
             if last:
-                logger.info(f"another machine has run this pipeline since: {self._there} is taken from there")
-            # SQLite would play back into the new database what a killed run began in the old one.
+                logger.info(f"another machine has run this pipeline since: fetching {self._stored}")
+            # SQLite would apply the journal of a killed run to the new database.
             _remove(*_journals(self._here))
             write_whole(self._here, stored)
             self._write_mark(stored)
-        # Otherwise the local database is kept: a killed run may have noted there what it had no time to store.
+        # Otherwise the local database stays: a killed run may have had no time to store its last state.
 
     def store(self) -> None:
-        """Keeps a copy.
+        """Stores a copy of the local database, if it has changed.
 
         Raises:
-            PipelineError: The store cannot be written, or holds what somebody else has put there since.
+            PipelineError: The store cannot be written, or its copy was changed by another machine.
         """
         if not os.path.exists(self._here):
             return
@@ -143,15 +143,15 @@ class StoredMetadata:
             stored = self._read_stored()
             if (_hash(stored) if stored is not None else "") != last:
                 raise PipelineError(
-                    f"{self._there} was changed or removed while this run used it",
+                    f"{self._stored} was changed or removed while this run used it",
                     expected="one run of a pipeline at a time",
-                    todo="wait until nobody else runs it; then run it again",
+                    todo="wait until no other run uses it; then run it again",
                 )
-            store_whole(self._there, content)
+            store_whole(self._stored, content)
         self._write_mark(content)
 
     def _consistent(self) -> bytes:
-        """The database as of a moment between two transactions."""
+        """Returns a consistent copy of the database."""
         draft = f"{self._here}.copy"
         _remove(draft, *_journals(draft))
         try:
@@ -164,9 +164,9 @@ class StoredMetadata:
             _remove(draft)
 
     def _read_stored(self) -> bytes | None:
-        if not fileio.exists(self._there):
+        if not fileio.exists(self._stored):
             return None
-        with fileio.open(self._there, "rb") as file:
+        with fileio.open(self._stored, "rb") as file:
             return file.read()
 
     def _read_mark(self) -> str:
@@ -185,7 +185,7 @@ def _hash(content: bytes) -> str:
 
 
 def _journals(database: str) -> list[str]:
-    """What SQLite keeps beside a database as long as a transaction is open."""
+    """Returns the paths of the files that SQLite has next to a database during a transaction."""
     return [f"{database}-{name}" for name in ("journal", "wal", "shm")]
 
 

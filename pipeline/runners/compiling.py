@@ -1,4 +1,4 @@
-"""Compiles a declaration for a platform: the file that it takes, and the user's modules, brought where they belong."""
+"""Compiles a declaration for a platform: the file to submit, and the wheels of the user's modules."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
 @dataclass(frozen=True)
 class Compiled:
-    """A pipeline that was compiled.
+    """A compiled pipeline.
 
     Args:
-        text: Of the file for the service: JSON or YAML.
-        modules: The user's own modules, as each step wants them.
-        modules_uri: The folder where the steps look for them.
-        path: Of a file with less in it, which TFX's own command line takes.
+        text: The contents of the file to submit: JSON or YAML.
+        modules: The user's own modules, one wheel for each set of steps with the same modules.
+        modules_uri: The folder from which the steps fetch them.
+        path: The file that TFX's runner wrote, without our additions; TFX's CLI expects the result there.
     """
 
     text: str
@@ -48,18 +48,18 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     Args:
         loaded: Loaded for this target.
         target: One of `registry.ALL_TARGETS`.
-        folder: For what TFX's runner writes; None takes one that is gone afterwards.
+        folder: For the file of TFX's runner; None is a temporary one.
 
     Raises:
-        DataError: The data set cannot be looked at.
-        PipelineError: Its bucket is not there.
-        DeclarationError: The user's code cannot travel.
+        DataError: The data set cannot be opened.
+        PipelineError: Its bucket does not exist.
+        DeclarationError: A module of the user's cannot be packed.
     """
     declaration, platform = loaded.declaration, BY_NAME[target]
     targets = user_targets(declaration)
     if not platform.runs_steps:
         code = [each for step in targets.values() for each in step]
-        # They travel in the file.
+        # The modules are part of the file.
         documents = platform.part("compile").compile_declaration(declaration, target, pack(code, loaded.search_paths))
         return Compiled(text_of(documents, platform.file), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
@@ -70,32 +70,32 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     loaded.make_importable()
     modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}
     folders = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
-    about = (create_pipeline(loaded, folders, target=target), declaration, target, folders.home, modules)
+    args = (create_pipeline(loaded, folders, target=target), declaration, target, folders.home, modules)
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") if folder is None else nullcontext(folder) as place:
-        documents, path = platform.part("compile").compile_pipeline(*about, place)
+        documents, path = platform.part("compile").compile_pipeline(*args, place)
     wheels = tuple(dict.fromkeys(modules.values()))
     return Compiled(text_of(documents, platform.file), wheels, os.path.join(folders.home, entry.FOLDER), path)
 
 
 def text_of(documents: list[dict[str, Any]], file: str) -> str:
-    """Returns the text of a compiled file: JSON if it is called so, else YAML."""
+    """Returns the contents of a compiled file: JSON if its name ends in json, else YAML."""
     if file.endswith("json"):
         return json.dumps(documents[0], indent=2, sort_keys=True) + "\n"
     return yaml.dump_all(documents, sort_keys=True, Dumper=_Dumper, width=120)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Repeats what is said twice, in place of `&id001`, which not every reader knows; keeps lines as lines."""
+    """Writes repeated objects in full, as not every parser knows `&id001`; and texts of several lines as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Writes what has several lines as such."""
+        """Writes texts of several lines as blocks."""
         return self.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
     def represent_items(self, items: list[Any]) -> yaml.SequenceNode:
-        """Writes numbers in one line: exit codes are many."""
+        """Writes lists of integers in one line, because those of exit codes are long."""
         numbers = bool(items) and all(type(each) is int for each in items)
         return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
 
@@ -105,18 +105,18 @@ _Dumper.add_representer(list, _Dumper.represent_items)
 
 
 def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:
-    """Writes the file for the service, and the user's own modules; each whole or not at all.
+    """Writes the file to submit, and the wheels of the user's modules, each atomically.
 
     Args:
         target: One of `registry.ALL_TARGETS`.
-        file: The file to write; one that is there is replaced.
-        folder: For the modules.
+        file: The file to write or replace.
+        folder: For the wheels.
 
     Returns:
-        What to say of it, line by line.
+        Lines for the user.
 
     Raises:
-        TfxEstimatorError: Something cannot be written.
+        TfxEstimatorError: A file cannot be written.
     """
     contents: dict[Path, Union[str, bytes]] = {folder / packed.name: packed.data for packed in compiled.modules}
     contents[file] = compiled.text
@@ -131,19 +131,19 @@ def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder:
     lines += [f"    {line}" for line in platform.part("compile").instructions(declaration, target, file)]
     if declaration.data.data_dir is None and declaration.data.dataset != "digits":
         who = "the step TfdsExampleGen" if platform.runs_steps else "the chief"
-        lines.append(f"    note: data.data_dir is null: {who} downloads the data set by itself")
+        lines.append(f"    note: data.data_dir is null: {who} downloads the data set itself")
     return lines
 
 
-def bring(compiled: Compiled, folder: str, pipeline_root: str) -> list[str]:
-    """Copies the wheels of a compiled pipeline; one that is there already is left alone.
+def upload(compiled: Compiled, folder: str, pipeline_root: str) -> list[str]:
+    """Copies missing wheels of a compiled pipeline to its folder; returns the new files.
 
     Args:
-        folder: For the wheels, where this machine does not see the volume that they belong in.
-        pipeline_root: Where the steps write.
+        folder: For the wheels, if the pipeline's folder is in a volume that is not mounted here.
+        pipeline_root: Of the steps.
 
     Raises:
-        DeclarationError: They belong in a volume that is not mounted here.
+        DeclarationError: The pipeline's folder is in a volume that is not mounted here.
         PipelineError: They cannot be written.
     """
     if not compiled.modules:

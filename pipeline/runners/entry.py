@@ -1,4 +1,4 @@
-"""What a container of a compiled pipeline starts with where the user's own modules travel: fetches them, goes on.
+"""The entry point of a step that needs the user's own modules: fetches their wheel, then executes the command.
 
 python -m tfx_estimator.pipeline.runners.entry --home gs://… --modules NAME.whl --sha256 HEX -- COMMAND…
 """
@@ -28,7 +28,7 @@ MODULE = "tfx_estimator.pipeline.runners.entry"
 COMMAND = ("python", "-m", MODULE)
 MODULES = "--modules"
 FOLDER = "modules"
-# Has a step of Kubeflow Pipelines 2 find the span of its input first, as TFX's driver does where a service starts that.
+# Makes a step of Kubeflow Pipelines 2 run TFX's driver first, which finds the span of its input, as services do.
 DRIVER = "--tfx_estimator_driver"
 
 
@@ -36,13 +36,13 @@ def arguments(home: str, modules: Packed, then: Sequence[str]) -> list[str]:
     """Returns the arguments of COMMAND.
 
     Args:
-        home: The pipeline's folder, for the container; the modules lie in it, in `modules`.
+        home: The pipeline's folder, as the container sees it; its folder `modules` has the wheel.
     """
     return ["--home", home, MODULES, modules.name, "--sha256", modules.sha256, "--", *then]
 
 
 def wheel_of(container: Mapping[str, Any]) -> Optional[str]:
-    """Returns the name of the wheel that a container fetches; empty if it is told none, None if it fetches none."""
+    """Returns the name of the wheel that a container fetches, empty without an argument; None if it fetches none."""
     if tuple(container.get("command", ())) != COMMAND:
         return None
     words = [*container.get("args", ())]
@@ -50,7 +50,7 @@ def wheel_of(container: Mapping[str, Any]) -> Optional[str]:
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Unpacks the modules, where every process that comes of the command imports them, and becomes the command."""
+    """Unpacks the modules into a folder of PYTHONPATH, and executes the command."""
     check_release()
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
     parser.add_argument("--home", required=True)
@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> NoReturn:
         packed.extractall(folder)
     then = args.then[1:] if args.then[:1] == ["--"] else args.then
     path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
-    # `python` means the interpreter of this process; the first one on the path may be another.
+    # `python` is this process's interpreter; the first one on the path may be another.
     program = sys.executable if then[0] == "python" else then[0]
     os.execvpe(program, [program, *then[1:]], {**os.environ, "PYTHONPATH": path})
 
@@ -74,7 +74,7 @@ def _fetch(place: str, sha256: str) -> bytes:
         data = _read(place)
     except Exception as error:  # file systems have errors of their own
         what = f"the user's modules cannot be read from {place}: {error}"
-        raise PipelineError(what, expected="the wheel that belongs to this compiled pipeline", todo=todo) from error
+        raise PipelineError(what, expected="the wheel of this compiled pipeline", todo=todo) from error
     if hashlib.sha256(data).hexdigest() != sha256:
         what = f"{place} is not the wheel that this pipeline was compiled with"
         raise PipelineError(what, expected=f"a file with the SHA-256 {sha256}", todo=todo)
@@ -83,7 +83,7 @@ def _fetch(place: str, sha256: str) -> bytes:
 
 def _read(place: str) -> bytes:
     if not is_address(place):
-        # Of a mounted volume: TFX takes seconds to import, which the command does once more.
+        # Without TFX, which takes seconds to import, and again in the command.
         return Path(place).read_bytes()
     from tfx.dsl.io import fileio
 

@@ -1,4 +1,4 @@
-"""TFX's launcher of one component, which takes nothing damaged from the cache, and begins with empty outputs."""
+"""TFX's launcher of one component, with verified cache entries and emptied output folders."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ logger = get_logger("run")
 
 
 class Launcher(launcher.Launcher):
-    """TFX's, which also stores the number of an execution before there can be artifacts of it: a kill frees no number.
+    """TFX's launcher, which also stores an execution's ID before its artifacts: a killed run's ID is not reused.
 
     Args:
-        kept: The database, where it is kept in an object store.
+        stored: The database, if it is kept in an object store.
     """
 
-    def __init__(self, kept: Optional[StoredMetadata], **options: Any) -> None:
+    def __init__(self, stored: Optional[StoredMetadata], **options: Any) -> None:
         super().__init__(**options)
-        self._kept = kept
+        self._stored = stored
 
     def launch(self) -> Optional[data_types.ExecutionInfo]:
         """See `launcher.Launcher.launch`."""
@@ -39,46 +39,46 @@ class Launcher(launcher.Launcher):
             return super().launch()
 
     def _run_executor(self, execution_info: data_types.ExecutionInfo) -> execution_result_pb2.ExecutorOutput:
-        if self._kept:
-            self._kept.store()
+        if self._stored:
+            self._stored.store()
         artifacts = [artifact for channel in execution_info.output_dict.values() for artifact in channel]
         for artifact in artifacts:
-            # Without the database of ML Metadata the numbers of executions begin anew: another may have written here.
+            # If the database was lost, IDs of executions restart, and another one may have written here.
             if not artifact.is_external and fileio.exists(artifact.uri):
                 outputs_utils.remove_output_dirs({"": [artifact]})
         with inventory.checked_inputs(execution_info.input_dict):
             output = super()._run_executor(execution_info)
         for key, channel in execution_info.output_dict.items():
-            # What an executor says of its outputs is published in their place.
-            said = output.output_artifacts[key].artifacts if key in output.output_artifacts else ()
-            for made in said or [artifact.mlmd_artifact for artifact in channel]:
+            # Artifacts that the executor reports are published in place of the channel's.
+            reported = output.output_artifacts[key].artifacts if key in output.output_artifacts else ()
+            for made in reported or [artifact.mlmd_artifact for artifact in channel]:
                 inventory.note(made, channel[0].type_name)
         return output
 
 
 @contextlib.contextmanager
 def _verified() -> Iterator[None]:
-    """Has TFX make anew what is damaged: it asks of the outputs of each earlier execution whether they are there."""
-    verify, told = cache_utils.artifact_utils.verify_artifacts, set()
+    """Makes TFX recreate damaged outputs, which it only checks for existence before it uses its cache."""
+    verify, logged = cache_utils.artifact_utils.verify_artifacts, set()
 
     def verify_files(artifacts: dict[str, list[types.Artifact]]) -> None:
         verify(artifacts)
         for artifact in (artifact for channel in artifacts.values() for artifact in channel):
             path, what = inventory.damage(artifact)
             if path:
-                if path not in told:  # by an execution that took it from the cache itself
-                    told.add(path)
+                if path not in logged:  # a cached execution has the same path
+                    logged.add(path)
                     logger.warning(f"{path}: {what}; this component runs again")
-                raise RuntimeError(path)  # which is TFX's word for it
+                raise RuntimeError(path)  # TFX's own error for missing artifacts
 
     with _replaced(cache_utils.artifact_utils, "verify_artifacts", verify_files):
         yield
 
 
 class _NoWatcher:
-    """In place of TFX's ExecutionWatcher: a server without a password that writes into ML Metadata.
+    """Replaces TFX's ExecutionWatcher, an unauthenticated server that writes into ML Metadata.
 
-    It is for executors of other machines, which tell of their progress; TFX itself has none that does.
+    It receives the progress of executors on other machines; TFX itself has no such executor.
     """
 
     address = ""
@@ -99,7 +99,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def with_sorted_properties(get_cache_context: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns TFX's function, which then sees the properties of input artifacts sorted by name, as protobuf 3 has them.
+    """Wraps TFX's function with input artifacts whose properties are sorted by name, as in protobuf 3.
 
     Args:
         get_cache_context: Of `tfx.orchestration.portable.cache_utils`.
@@ -107,21 +107,21 @@ def with_sorted_properties(get_cache_context: Callable[..., Any]) -> Callable[..
 
     def get(*, input_artifacts: Optional[Mapping[str, Sequence[types.Artifact]]] = None, **others: Any) -> Any:
         inputs = (input_artifacts or {}).items()
-        told = {key: [_Sorted(artifact.mlmd_artifact) for artifact in channel] for key, channel in inputs}
-        return get_cache_context(input_artifacts=told, **others)
+        artifacts = {key: [_Sorted(artifact.mlmd_artifact) for artifact in channel] for key, channel in inputs}
+        return get_cache_context(input_artifacts=artifacts, **others)
 
     return get
 
 
 class _Sorted:
-    """In place of an artifact, and of its message, which is asked for its bytes alone."""
+    """Replaces an artifact and its message, of which only the bytes are used."""
 
     def __init__(self, message: Any) -> None:
         self.mlmd_artifact = self
         self._message = message
 
     def SerializeToString(self, deterministic: bool) -> bytes:  # noqa: N802
-        """See google.protobuf.message.Message: the bytes of a message are those of its fields, by their numbers."""
+        """See google.protobuf.message.Message: a message's bytes are those of its fields in order of their numbers."""
         return b"".join(part.SerializeToString(deterministic=deterministic) for part in self._parts())
 
     def _parts(self) -> Iterator[Any]:

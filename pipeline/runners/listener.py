@@ -1,4 +1,4 @@
-"""What a runner tells of a run; imports no TFX."""
+"""The events that a runner reports; imports no TFX."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ RAN, FAILED, INTERRUPTED, NOT_REACHED = "ran", "failed", "interrupted", "not rea
 
 @dataclass(frozen=True)
 class NodeRun:
-    """What became of one component.
+    """The result of one component.
 
     Args:
-        state: `ran`, `cached`, `resolved` (a resolver only looks things up), `failed`,
-            `interrupted` (by a signal) or `not reached`.
+        state: `ran`, `cached`, `resolved` (of a resolver), `failed`, `interrupted` (by a signal) or `not reached`.
         execution_id: In ML Metadata; None if it failed, or was not reached.
         upstream: The components that it waits for.
-        reason: Why one ran, and was not cached; empty if that is not known.
+        reason: Why it ran and was not cached; empty if unknown.
     """
 
     node: str
@@ -30,10 +29,10 @@ class NodeRun:
 
 
 class Listener(Protocol):
-    """Hears how a run goes on."""
+    """Receives the events of a run."""
 
     def run_started(self, nodes: Sequence[NodeRun]) -> None:
-        """The pipeline starts; its components, none of them reached, in the order in which they will run."""
+        """The pipeline starts; the components are in order of execution, all `not reached`."""
 
     def node_started(self, node: str, index: int, total: int) -> None:
         """A component starts; the first has the index 1."""

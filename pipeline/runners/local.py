@@ -1,4 +1,4 @@
-"""Runs the pipeline on this machine; `main` does so for the script of TFX's own command line: see `local_runner.py`."""
+"""Runs the pipeline on this machine; `main` is for scripts of TFX's CLI: see `local_runner.py`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tfx_estimator.pipeline.base.lock import in_use
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
-from tfx_estimator.pipeline.folders import PipelineFolders, name_artifacts_here, only_run
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run, relocate_artifacts
 from tfx_estimator.pipeline.runners.buckets import StoredMetadata, check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
@@ -38,17 +38,17 @@ from tfx_estimator.pipeline.user_source.frames import user_lines
 
 
 class LocalRunner(LocalDagRunner):
-    """TFX's LocalDagRunner, telling a listener how each component goes.
+    """TFX's LocalDagRunner, which reports each component to a listener.
 
     Args:
-        listener: Who is told; without one it is TFX's own runner.
-        folders: Whose database is kept in an object store, where that holds the artifacts.
+        listener: Receives the events; without one, it is TFX's own runner.
+        folders: The pipeline's; if they are in an object store, the database is stored there, too.
     """
 
     def __init__(self, listener: Optional[Listener] = None, folders: Optional[PipelineFolders] = None) -> None:
         super().__init__()
         self._listener = listener
-        self._kept = StoredMetadata(folders) if folders and folders.is_stored else None
+        self._stored = StoredMetadata(folders) if folders and folders.is_stored else None
 
     def run_with_ir(
         self, pipeline: pipeline_pb2.Pipeline, run_options: Optional[pipeline_pb2.RunOptions] = None
@@ -56,12 +56,12 @@ class LocalRunner(LocalDagRunner):
         """Runs the components in topological order.
 
         Args:
-            run_options: Of a partial run, which TFX's own runner does.
+            run_options: Of a partial run, which is left to TFX's own runner.
         """
         if run_options or not self._listener:
             super().run_with_ir(pipeline, run_options)
             return
-        with self._kept.used() if self._kept else contextlib.nullcontext():
+        with self._stored.used() if self._stored else contextlib.nullcontext():
             self._run_nodes(pipeline, self._listener)
 
     def _run_nodes(self, pipeline: pipeline_pb2.Pipeline, listener: Listener) -> None:
@@ -81,7 +81,7 @@ class LocalRunner(LocalDagRunner):
             started = time.monotonic()
             try:
                 execution = Launcher(
-                    kept=self._kept,
+                    stored=self._stored,
                     pipeline_node=node.pipeline_node,
                     mlmd_connection=connection,
                     pipeline_info=pipeline.pipeline_info,
@@ -90,18 +90,18 @@ class LocalRunner(LocalDagRunner):
                     custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
                 ).launch()
             except BaseException as error:
+                if self._stored:
+                    with contextlib.suppress(TfxEstimatorError):  # the first error matters more
+                        self._stored.store()
                 # After a signal, an error is only its consequence.
-                if self._kept:
-                    with contextlib.suppress(TfxEstimatorError):  # what went wrong is said, not this
-                        self._kept.store()
                 stopped = signals.received() or isinstance(error, (signals.SignalledError, StoppedError))
                 state, seconds = INTERRUPTED if stopped else FAILED, time.monotonic() - started
                 listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds))
                 if isinstance(error, errors.AbortedError):
                     raise in_use(connection.connection_config.sqlite.filename_uri) from error
                 raise
-            if self._kept:
-                self._kept.store()
+            if self._stored:
+                self._stored.store()
             seconds = time.monotonic() - started
             execution_id = execution.execution_id if execution else None
             resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
@@ -110,30 +110,30 @@ class LocalRunner(LocalDagRunner):
 
 
 def check_data(loaded: Loaded) -> None:
-    """Looks whether the data set can be had, within seconds: `prepare` may take hours to fetch it.
+    """Checks within seconds that the data set is available: `prepare` may take hours to fetch it.
 
     Raises:
-        DataError: It cannot.
+        DataError: It is not.
     """
     loaded.make_importable()
     open_source(loaded.declaration.data).check_available()
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
-    """Does what comes before a run: makes the user's modules importable, fetches the data, builds the pipeline.
+    """Prepares a run: makes the user's modules importable, fetches the data, builds the pipeline.
 
-    To be called by whoever has the folder for himself: of one that was moved, ML Metadata is told.
+    The caller holds the folder's lock, because ML Metadata is updated if the folder was moved.
 
     Raises:
-        DataError: The data set cannot be had.
-        DeclarationError: Its Beam cannot work from this machine.
-        PipelineError: A bucket is not there, or ML Metadata's database cannot be used.
-        TfxEstimatorError: Those that the declaration has train cannot be started.
+        DataError: The data set is not available.
+        DeclarationError: The declared Beam runner cannot be used with a local work folder.
+        PipelineError: A bucket does not exist, or ML Metadata's database cannot be used.
+        TfxEstimatorError: The declared training job cannot be started.
     """
     if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
         raise DeclarationError(
             "beam.runner: dataflow, in a run on this machine: Dataflow's workers do not see its work folder",
-            expected="direct or portable here; dataflow where the work folder is in a bucket",
+            expected="direct or portable here; dataflow with a work folder in a bucket",
             todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
     data = loaded.declaration.data
@@ -141,12 +141,11 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     loaded.make_importable()
     if (deploy := loaded.declaration.deploy) and deploy.training_job and resolve(os.environ) is None:
         deploy.launcher.check(deploy, folders.home)
-    # The data are prepared before the pipeline is built, because their fingerprint, which is a part of it, changes with
-    # that.
+    # Before the pipeline is built, which contains the fingerprint of the prepared data.
     open_source(loaded.declaration.data).prepare()
     if not folders.is_stored:
-        # A stored database has to be fetched first: see `StoredMetadata`.
-        name_artifacts_here(folders.metadata, folders.home)
+        # A stored database is fetched first: see `StoredMetadata.used`.
+        relocate_artifacts(folders.metadata, folders.home)
     return create_pipeline(loaded, folders)
 
 
@@ -163,7 +162,7 @@ def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
 
 
 def main(declaration: str, workdir: str) -> None:
-    """Runs a declaration; an error ends the process, with the error's exit code.
+    """Runs a declaration; an error ends the process with the error's exit code.
 
     Args:
         declaration: A preset's name, or a file.
@@ -173,7 +172,7 @@ def main(declaration: str, workdir: str) -> None:
         with signals.handled(), scratch.used():
             _run(declaration, workdir)
 
-    # The script may do more when all went well.
+    # The script may continue after a success.
     if code := leaving.exit_code(work):
         sys.exit(code)
 
@@ -196,13 +195,13 @@ def _run(declaration: str, workdir: str) -> None:
             raise signals.SignalledError(number) from error
         raise
     except SystemExit as error:
-        # Otherwise the user's script would end as if all were done.
+        # Otherwise the user's script would end as after a success.
         lines = "".join(user_lines(error)[-3:]).rstrip()
-        raise UserCodeError(f"your code ended the process: {error!r}\n{lines}", todo="mend the code above") from error
+        raise UserCodeError(f"your code ended the process: {error!r}\n{lines}", todo="fix the code above") from error
 
 
 class _Silent:
-    """Hears, and says nothing: TFX's log does."""
+    """Ignores the events, because TFX logs them."""
 
     def run_started(self, nodes: Sequence[NodeRun]) -> None: ...
     def node_started(self, node: str, index: int, total: int) -> None: ...

@@ -1,4 +1,4 @@
-"""Runs a declaration: by `python local_runner.py`, or by TFX's own command line.
+"""Runs a declaration: with `python local_runner.py`, or with TFX's CLI.
 
     tfx pipeline create --engine local --pipeline_path local_runner.py
     tfx run create --engine local --pipeline_name NAME

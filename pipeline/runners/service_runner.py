@@ -1,4 +1,4 @@
-"""Compiles a declaration for TFX's own command line: see `tfx-estimator copy`."""
+"""Compiles a declaration for TFX's CLI: see `tfx-estimator copy`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tfx_estimator.pipeline.runners.compiling import compile_declaration, delive
 
 
 def main(declaration: str, target: str) -> None:
-    """Compiles a declaration; an error ends the process, with the error's exit code.
+    """Compiles a declaration; an error ends the process with the error's exit code.
 
     Args:
         declaration: A preset's name, or a file, with a section `deploy`.
         target: One of `registry.TARGETS`.
     """
-    # The script may do more when all went well.
+    # The script may continue after a success.
     if code := leaving.exit_code(lambda: _compile(declaration, target)):
         sys.exit(code)
 
@@ -28,7 +28,7 @@ def main(declaration: str, target: str) -> None:
 def _compile(declaration: str, target: str) -> None:
     loaded, target = load(declaration, target=target), resolve(target)
     compiled = compile_declaration(loaded, target, os.getcwd())
-    # TFX's command line has told its runner where to write, and takes the file from there.
+    # TFX's CLI has set its runner's output file, and expects the result there.
     lines = deliver(compiled, loaded, target, Path(compiled.path), Path())
     for line in lines:
         print(one_line(line))  # noqa: T201

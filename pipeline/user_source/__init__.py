@@ -1,1 +1,1 @@
-"""Finds, reads and fingerprints the user's modules, as text."""
+"""Finds, parses and fingerprints the user's modules without importing them."""

@@ -1,4 +1,4 @@
-"""A fingerprint of source code, for cache keys: TFX itself sees only the name of a dotted path."""
+"""A fingerprint of source code, for cache keys, as TFX's own contain only a function's dotted path."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ from tfx_estimator.pipeline.user_source.modules import (
     listed_names,
 )
 
-# Of this project, the packages that are followed: what becomes of an example, and what is trained. Data sources are
-# not: the Examples artifact keys them.
+# This project's packages that are followed: those that process examples and build models. Data sources are not, because
+# the Examples artifact has their fingerprint.
 _FOLLOWED = (f"{PROJECT}.model_fn", f"{PROJECT}.data")
 _NOT_FOLLOWED = (f"{PROJECT}.data.sources",)
 
 
 def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> str:
-    """Hashes the Python files behind functions or a module file, and all of the user's own that they import.
+    """Hashes the Python files of functions or a module file, and all of the user's own that they import.
 
-    Followed are `import` and `from` statements, absolute and relative, anywhere in a file, what `__all__` of a package
-    names where `*` is imported, and `importlib.import_module` of a literal name, relative ones too. Left out are the
-    standard library, installed packages and all of this project but `model_fn` and `data`. Nothing is imported or run:
-    what code loads in other ways, data files too, is not seen. The result depends on modules' names and bytes alone,
-    not on where they lie or when they were written, nor on Python's version; of this project's own files, comments and
-    docstrings do not count.
+    It follows absolute and relative `import` and `from` statements anywhere in a file, a package's `__all__` for `*`,
+    and `importlib.import_module` of a literal name. It omits the standard library, installed packages and this project
+    except `model_fn` and `data`. Nothing is imported or run: modules that are loaded in other ways, and data files, are
+    not included. The result depends on the modules' names and bytes only, not on their paths, times or the version of
+    Python; comments and docstrings of this project's own files do not count.
 
     Args:
         target: `package.module:function` (or `package.module`), or the path of a `.py` file; or several.
-        search_paths: Folders to look for modules in before `sys.path`: the declaration's folder and the current one
+        search_paths: Folders of modules that precede `sys.path`: the declaration's folder and the current one
             (`Loaded.search_paths`).
 
     Returns:
@@ -54,24 +53,24 @@ def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] 
         for part in (name.encode(), data):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
-    parts.note(digest.hexdigest(), sources)
+    parts.record(digest.hexdigest(), sources)
     return digest.hexdigest()
 
 
 def fingerprint_meaning(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> str:
-    """Hashes the same files without comments, docstrings and layout; takes and raises as `fingerprint_source`."""
+    """As `fingerprint_source`, without comments, docstrings and layout."""
     found = {module.name: _meaning(data) for module, data in follow_imports(target, search_paths)}
     return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
 
 
 def collect_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> dict[str, bytes]:
-    """Returns what `fingerprint_source` hashes, by module name; takes and raises the same."""
+    """Returns the bytes that `fingerprint_source` hashes, by module name."""
     found = follow_imports(target, search_paths)
     return {module.name: _meaning(data) if is_project(module) else data for module, data in found}
 
 
 def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
-    """Yields the modules that `fingerprint_source` hashes, with their bytes; takes and raises the same."""
+    """Yields the modules that `fingerprint_source` hashes, with their bytes."""
     seen: set[str] = set()
     for each in [target] if isinstance(target, str) else target:
         yield from _follow(each, search_paths, seen)
@@ -80,7 +79,7 @@ def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()
 def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
     module, paths = find_root(target, search_paths)
     waiting = [module, *(parent for parent in find_parents(module.name, paths) if is_followed(parent))]
-    looked_for: set[str] = set()
+    searched: set[str] = set()
     while waiting:
         module = waiting.pop()
         if module.name in seen:
@@ -92,16 +91,16 @@ def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterato
         yield module, data
         for each in _imports(data, module) if is_source(module) else ():
             for name in modules_named(each, paths):
-                if name in looked_for:
+                if name in searched:
                     continue
-                looked_for.add(name)
+                searched.add(name)
                 found = find_module(name, paths)
                 if found is not None and found.name not in seen and is_followed(found):
                     waiting.append(found)
 
 
 def modules_named(found: Import, search_paths: Sequence[str]) -> Iterator[str]:
-    """Yields the names of all modules that an import may run: of the packages around it, and of what it takes."""
+    """Yields the names of all modules that an import may run: parent packages, and imported submodules."""
     yield from _with_parents(found.name)
     taken: Iterable[str] = found.taken
     if "*" in found.taken:
@@ -113,12 +112,12 @@ def modules_named(found: Import, search_paths: Sequence[str]) -> Iterator[str]:
 
 
 def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tuple[str, ...]]:
-    """Finds the module to start from, by its full name where it lies in a package; and the folders to look in."""
+    """Returns the target's module, by its full name if it is in a package, and the search paths."""
     if target.endswith(".py"):
         file = Path(target).expanduser().resolve()
         if not file.is_file():
             raise _not_found(target, "a Python file")
-        # Inside a package, the module's full name makes relative imports work.
+        # Relative imports need the full name of a module in a package.
         name, folder = file.stem, file.parent
         while (folder / "__init__.py").is_file():
             name, folder = f"{folder.name}.{name}", folder.parent
@@ -130,7 +129,7 @@ def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tu
 
 
 def is_followed(module: Module) -> bool:
-    """Tells whether a module's own imports are followed: the user's, and those of this project that decide a model."""
+    """Returns True if a module is hashed and its imports are followed: the user's, and some of this project."""
     if is_project(module):
         return _is_in(module, _FOLLOWED) and not _is_in(module, _NOT_FOLLOWED)
     return not is_installed(module)
@@ -140,7 +139,7 @@ def _is_in(module: Module, packages: Sequence[str]) -> bool:
     return any(f"{module.name}.".startswith(f"{package}.") for package in packages)
 
 
-# The code of a Trainer, a Transform and an Evaluator is for the most part the same.
+# Trainer, Transform and Evaluator share most of their code.
 @functools.lru_cache(maxsize=512)
 def _imports(data: bytes, module: Module) -> tuple[Import, ...]:
     tree = parse(data)
@@ -149,7 +148,7 @@ def _imports(data: bytes, module: Module) -> tuple[Import, ...]:
 
 @functools.lru_cache(maxsize=512)
 def _meaning(data: bytes) -> bytes:
-    """A file without comments, docstrings and layout: another wording trains no other model."""
+    """Returns a file without comments, docstrings and layout, which do not change the model."""
     tree = parse(data)
     if tree is None:
         return data
@@ -168,13 +167,13 @@ def _with_parents(name: str) -> Iterator[str]:
 
 
 def find_parents(name: str, search_paths: Sequence[str]) -> list[Module]:
-    """Importing a module runs the __init__.py of each package around it."""
+    """Returns the parent packages of a module, whose __init__.py its import runs."""
     found = (find_module(parent, search_paths) for parent in _with_parents(name.rpartition(".")[0]))
     return [module for module in found if module is not None]
 
 
 def read_source(file: Path) -> bytes:
-    """Returns a module's text; a DeclarationError if it cannot be read."""
+    """Returns a module's text; raises DeclarationError if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -186,5 +185,5 @@ def _not_found(target: str, expected: str) -> DeclarationError:
     return DeclarationError(
         f"there is no source of {target!r}",
         expected=expected,
-        todo="check the name; modules are looked for in the declaration's folder, the current one and sys.path",
+        todo="check the name; modules are searched in the declaration's folder, the current one and sys.path",
     )

@@ -1,4 +1,4 @@
-"""The arguments of a user's function, and what it reads of its `params`: read as text, never imported."""
+"""The arguments of a user's function, and the `params` that it reads: parsed, never imported."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Keys = tuple[str, ...]
 
 
 def is_model_fn(names: Collection[str]) -> bool:
-    """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function."""
+    """Returns True for the arguments of an Estimator model_fn, False for those of a network function."""
     return set(names) >= _MODEL_FN
 
 
 def argument_names(arguments: ast.arguments) -> list[str]:
-    """Names the arguments that a caller can name."""
+    """Returns the names of positional and keyword arguments."""
     return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
 
 def find_arguments(target: str, search_paths: Sequence[str] = ()) -> ast.arguments | None:
-    """Returns the arguments of `package.module:function`; None if the text cannot tell them: see `find_function`."""
+    """Returns the arguments of `package.module:function`; None if unknown: see `find_function`."""
     function = find_function(target, search_paths)
     return function.args if function is not None else None
 
 
 def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Returns the definition of `package.module:function`; None if the text cannot tell it.
+    """Returns the definition of `package.module:function`; None if it is unknown.
 
-    It cannot if the name is assigned or imported, is a class, has a decorator, or is defined more than once; or if the
-    module is not there, or is no Python source.
+    It is unknown if the name is assigned or imported, is a class, has a decorator, or is defined more than once; or if
+    the module is missing or has no Python source.
     """
     module_name, _, name = target.partition(":")
     module = find_module(module_name, search_paths)
@@ -52,7 +52,7 @@ def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.Function
 
 
 def may_compile(target: str) -> bool:
-    """Tells whether the module of `package.module:function` calls some object's `compile`, as that of a Keras model."""
+    """Returns True if the module of `package.module:function` calls `compile` of an object, such as a Keras model."""
     module = find_module(target.partition(":")[0])
     tree = _parse(module) if module is not None else None
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
@@ -74,9 +74,9 @@ def _parse(module: Module) -> ast.Module | None:
 
 
 def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | None:
-    """Returns the entries that a function reads; those of a nested dict as `("optimizer", "name")`.
+    """Returns the entries of `params` that a function reads; those of a nested dict as `("optimizer", "name")`.
 
-    None if the text cannot tell: what is handed on, iterated over or asked for by a computed key may be all read.
+    None if unknown: `params` that are passed on, iterated over or read by a computed key may be read completely.
     """
     function = find_function(target, search_paths)
     if function is None:
@@ -87,7 +87,7 @@ def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | No
     read: set[Keys] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.arg) and node.arg == _PARAMS and parents[node] is not function.args:
-            # An inner function has another one.
+            # The argument of an inner function.
             return None
         if isinstance(node, ast.Name) and node.id == _PARAMS:
             keys = _keys_after(node, parents) if isinstance(node.ctx, ast.Load) else ()
@@ -98,12 +98,12 @@ def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | No
 
 
 def is_read(keys: Keys, read: set[Keys]) -> bool:
-    """Tells whether an entry is read: itself, the dict that it is in, or a part of it; `()` is all."""
+    """Returns True if an entry, a dict that contains it, or a part of it is read; `()` is all of them."""
     return any(keys[: len(each)] == each[: len(keys)] for each in read)
 
 
 def _keys_after(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> Keys:
-    """The keys that follow a name: `params["a"].get("b")` has two; none if it is used in any other way."""
+    """Returns the keys that follow a name: two of `params["a"].get("b")`; none for another use of the name."""
     keys: list[str] = []
     while True:
         parent = parents[node]

@@ -1,4 +1,4 @@
-"""What a module's text imports, where, and whether it can do without."""
+"""The imports in a module's text, and whether they are optional."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _GUARDS = (ast.If, ast.With, ast.For, ast.While, ast.Match, ast.AsyncWith, ast.A
 
 @dataclass(frozen=True)
 class Import:
-    """What one statement may import.
+    """An import that a statement may execute.
 
     Args:
-        name: A module's absolute dotted name.
-        taken: The names that `from` takes out of it; none for a plain `import`.
-        line: Where it stands.
+        name: The imported module's absolute dotted name.
+        taken: The names that `from` imports; none for a plain `import`.
+        line: Its line number.
         is_needed: It runs whenever its module is imported.
-        is_guarded: It may be left out, or fail, as in `try`, `with` or `if`.
+        is_guarded: It may be skipped, or fail, as in `try`, `with` or `if`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Import:
 
 
 def parse(data: bytes) -> ast.Module | None:
-    """Returns the tree of a text; None if it does not parse."""
+    """Returns the syntax tree of a text; None if it does not parse."""
     try:
         return ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -41,7 +41,7 @@ def parse(data: bytes) -> ast.Module | None:
 
 
 def text_of(node: Any) -> str:
-    """`ast.dump` as Python 3.10 has it: 3.12 knows more fields, and 3.13 leaves out the empty ones."""
+    """Returns `ast.dump` in the format of Python 3.10: 3.12 has more fields, and 3.13 omits empty ones."""
     if isinstance(node, list):
         return f"[{', '.join(map(text_of, node))}]"
     if not isinstance(node, ast.AST):
@@ -55,12 +55,12 @@ def text_of(node: Any) -> str:
 
 
 def imports(tree: ast.Module, module: Module) -> Iterator[Import]:
-    """Yields what a module's text may import, anywhere in it."""
+    """Yields all imports in a module's text."""
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, False)]
     while waiting:
         node, is_needed, is_guarded = waiting.pop()
         for name, taken in _imported(node, module):
-            # A function of that name may be anybody's.
+            # A function of that name may be another one.
             is_call = isinstance(node, ast.Call)
             line = getattr(node, "lineno", 0)
             yield Import(name, taken, line, is_needed and not is_call, is_guarded or is_call)
@@ -84,7 +84,7 @@ def _imported(node: ast.AST, module: Module) -> Iterator[tuple[str, tuple[str, .
 
 
 def _named_by(call: ast.Call, module: Module) -> str:
-    """The module that a call of `import_module` names by a literal, maybe relative; empty where it does not."""
+    """Returns the module that a call of `import_module` names by a literal, maybe relative; empty if it does not."""
     given = dict(zip(("name", "package"), call.args)) | {each.arg: each.value for each in call.keywords if each.arg}
     around = given.get("package")
     known = {"__package__": module.package, "__spec__.parent": module.package, "__name__": module.name}
@@ -97,7 +97,7 @@ def _text(node: ast.expr | None) -> str:
 
 
 def _absolute(name: str, package: str) -> str:
-    """The absolute name of a module; empty where a relative one leaves the package."""
+    """Returns the absolute name of a module; empty if a relative one leaves the top-level package."""
     try:
         return importlib.util.resolve_name(name, package)
     except ImportError:

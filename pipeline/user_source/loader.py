@@ -1,7 +1,7 @@
-"""Imports the user's modules: one with the name of Python's or a library's is seen by the user's other modules alone.
+"""Imports the user's modules; one with the name of a library's module is visible to the user's other modules only.
 
-The user's folders come last in `sys.path`, so that they hide nothing. A module that is found there imports by
-`_import`, which finds the user's modules first; those that would hide another are kept in a package of their own.
+The user's folders come last in `sys.path`, so that they hide nothing. Modules in them use `_import`, which finds the
+user's modules first; those that would hide another one are in a separate package.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.user_source.modules import is_installed_place, package_parent
 
 PACKAGE = "tfx_estimator_own"
-# What `sys.path` had before the first of the user's folders.
+# The entries of `sys.path` before the user's folders were added.
 _others: set[str] = set()
 
 
 def install(folders: Sequence[str] = ()) -> None:
-    """Has this process import the user's modules so, from folders that come last unless they are in `sys.path`."""
+    """Installs this import of the user's modules, and appends folders to `sys.path` unless they are in it."""
     if _find_in not in sys.path_hooks:
         _others.update(path for path in sys.path if isinstance(path, str))
         sys.path_hooks.insert(0, _find_in)
     sys.path.extend(folder for folder in folders if folder not in sys.path)
-    # What was found in these folders before was found without the hook.
+    # Cached finders of these folders do not use the hook.
     sys.path_importer_cache.clear()
 
 
 def import_name(name: str) -> str:
-    """Returns the name that a module is imported by: of one that would hide another, that in the package."""
+    """Returns a module's name for imports: in PACKAGE if it would hide another one."""
     top = name.partition(".")[0]
     folders = users_folders()
     if top in sys.builtin_module_names or not _is_file(PathFinder.find_spec(top, folders)):
@@ -44,7 +44,7 @@ def import_name(name: str) -> str:
     try:
         found = importlib.util.find_spec(top)
     except ValueError:
-        found = None  # what has no spec is nobody's file
+        found = None  # a module without spec, which is no file
     if found is not None and found.origin and os.path.dirname(_place(found)) in folders:
         return name
     package = sys.modules.setdefault(PACKAGE, ModuleType(PACKAGE))
@@ -53,7 +53,7 @@ def import_name(name: str) -> str:
 
 
 def users_folders() -> list[str]:
-    """Returns what came into `sys.path` since the first `install` and is not installed; TFX's unpacked modules too."""
+    """Returns the folders added to `sys.path` since `install`, also by TFX, except those of installed packages."""
     if _find_in not in sys.path_hooks:
         return []
     paths = dict.fromkeys(path for path in sys.path if isinstance(path, str))
@@ -61,11 +61,11 @@ def users_folders() -> list[str]:
 
 
 def fresh_python(statements: str) -> list[str]:
-    """Returns a command that runs Python afresh, which finds the modules that this one finds.
+    """Returns a command that runs statements in a new Python, which finds the same modules as this one.
 
-    Not `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the real one.
-    Nor may our folder be in front: where it is site-packages, a stray `models` or `data` there would hide the user's.
-    And PYTHONPATH can hold no folder with a colon in its name.
+    It does not use `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the
+    real one. Nor is our folder first: if that is site-packages, a stray `models` or `data` there would hide the user's.
+    And PYTHONPATH cannot contain a folder with a colon in its name.
     """
     own = users_folders()
     others = [folder for folder in _folders() if folder not in own]
@@ -75,12 +75,12 @@ def fresh_python(statements: str) -> list[str]:
 
 
 def python_path() -> str:
-    """Returns a PYTHONPATH for what such a process starts: it finds the same, but for folders with a colon."""
+    """Returns a PYTHONPATH for such a process's children, without folders that have a colon in their names."""
     return os.pathsep.join(folder for folder in _folders() if os.pathsep not in folder)
 
 
 def _folders() -> list[str]:
-    # Python looks into nothing else that may be among them, such as a Path.
+    # Python ignores other entries, such as a Path.
     return list(dict.fromkeys(path or os.getcwd() for path in sys.path if isinstance(path, str)))
 
 
@@ -95,15 +95,15 @@ def _is_file(spec: Optional[importlib.machinery.ModuleSpec]) -> bool:
 
 
 def _place(spec: importlib.machinery.ModuleSpec) -> str:
-    """Where a module lies: its file, or a package's folder."""
+    """Returns a module's file, or a package's folder."""
     origin = spec.origin or ""
     return origin if spec.submodule_search_locations is None else os.path.dirname(origin)
 
 
 def _find_in(folder: str) -> FileFinder:
-    """A hook of `sys.path_hooks`."""
+    """Implements a hook of `sys.path_hooks`."""
     around = [path for path in sys.path if isinstance(path, str) and f"{folder}/".startswith(os.path.join(path, ""))]
-    # The nearest: an environment, or this project, may lie in the user's folder.
+    # The nearest entry decides: a virtual environment, or this project, may be inside of the user's folder.
     if not os.path.isdir(folder) or max(around, key=len, default="") not in users_folders():
         raise ImportError("not the user's", path=folder)
     return FileFinder(
@@ -115,10 +115,10 @@ def _find_in(folder: str) -> FileFinder:
 
 
 class Loader(SourceFileLoader):
-    """Loads a module of the user's."""
+    """Loads a module of the user's code."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Executes a module, whose `import` statements call what its own builtins have for them."""
+        """Executes a module with its own builtins, whose `__import__` its `import` statements call."""
         vars(module)["__builtins__"] = {**vars(builtins), "__import__": _import}
         super().exec_module(module)
 
@@ -130,7 +130,7 @@ def _import(
     fromlist: Sequence[str] = (),
     level: int = 0,
 ) -> ModuleType:
-    """`__import__` for the user's modules."""
+    """Replaces `__import__` for the user's modules."""
     own = name if level else import_name(name)
     module = builtins.__import__(own, globals, locals, fromlist, level)
     # `import a.b` binds a.

@@ -19,11 +19,11 @@ _EXTENSIONS = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
 @dataclass(frozen=True)
 class Module:
-    """A module that was found.
+    """A found module.
 
     Args:
         file: Its file; None for a namespace package.
-        folders: Where its submodules lie; empty for a module that is no package.
+        folders: The folders of its submodules; empty for a module that is no package.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Module:
 
     @property
     def package(self) -> str:
-        """What its relative imports begin at, as `__package__` says: a package's is itself."""
+        """Its `__package__`, to which its imports are relative: a package's is itself."""
         return self.name if self.folders else self.name.rpartition(".")[0]
 
 
@@ -41,9 +41,9 @@ class Names:
     """The names that a module defines at its top level.
 
     Args:
-        functions: What `def` defines.
+        functions: Names defined by `def`.
         others: Classes, assigned and imported names.
-        is_open: There may be more: `from x import *`, or a module's `__getattr__`.
+        is_open: Whether there may be more, by `from x import *` or a module's `__getattr__`.
     """
 
     functions: frozenset[str]
@@ -54,7 +54,7 @@ class Names:
         return self.is_open or name in self.functions or name in self.others
 
 
-# Where Python's own modules are; modules are found by where links lead.
+# Folders of the standard library, also with links resolved, as modules' files are.
 _STANDARD = {Path(os.__file__).parent, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))}
 _STANDARD |= {folder.resolve() for folder in _STANDARD}
 
@@ -65,7 +65,7 @@ def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
     This project's own package comes first, then `search_paths`, then `sys.path`.
 
     Args:
-        search_paths: Folders to look in before `sys.path`: the declaration's folder and the current one.
+        search_paths: Folders that precede `sys.path`: the declaration's folder and the current one.
 
     Returns:
         The module, or None.
@@ -77,37 +77,37 @@ def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
 
 
 def package_parent() -> Path:
-    """Returns the folder from which this project's package is imported: `src`, or site-packages."""
+    """Returns the parent folder of this project's package: `src`, or site-packages."""
     return Path(__file__).absolute().parents[3]
 
 
 def is_project(module: Module) -> bool:
-    """Tells whether a module is one of this project's own."""
+    """Returns True for a module of this project."""
     return module.name.partition(".")[0] == PROJECT
 
 
 def is_installed(module: Module) -> bool:
-    """Tells third-party and standard modules from the user's own and this project's."""
+    """Returns True for a third-party or standard module, False for the user's and this project's."""
     if is_project(module):
         return False
-    # By its place: one of the user's may be called `trace` or `sched` as well.
+    # By its place: the user's may have a standard module's name, such as `trace` or `sched`.
     places = [module.file] if module.file else list(module.folders)
     return not places or any(map(is_installed_place, places))
 
 
 def is_installed_place(place: Path) -> bool:
-    """Tells whether a file or folder is among installed packages or Python's own modules."""
+    """Returns True for a file or folder in site-packages, dist-packages or the standard library."""
     is_package = any(part in ("site-packages", "dist-packages") for part in place.parts)
     return is_package or any(place.is_relative_to(folder) for folder in _STANDARD)
 
 
 def is_source(module: Module) -> bool:
-    """Tells whether a module's Python text can be read."""
+    """Returns True if a module has Python source."""
     return module.file is not None and module.file.suffix == ".py"
 
 
 def defined_names(tree: ast.Module) -> Names:
-    """Returns what a module's text defines at its top level, inside `if` and `try` too."""
+    """Returns the names that a module's text defines at its top level, including inside `if` and `try`."""
     functions: set[str] = set()
     others: set[str] = set()
     is_open = False
@@ -126,7 +126,7 @@ def defined_names(tree: ast.Module) -> Names:
 
 
 def _submodule(module: Module | None, name: str) -> Module | None:
-    """Goes from a top-level module to the one of a dotted name: as for `import`, the first folder counts."""
+    """Returns the submodule of a top-level module by its dotted name; as for `import`, the first folder counts."""
     for part in name.split(".")[1:]:
         if module is None:
             return None
@@ -140,7 +140,7 @@ def _in_folders(name: str, folders: Iterable[Path]) -> Module | None:
     for folder in map(str, folders):
         place = os.path.join(folder, name)
         files = (os.path.join(place, "__init__.py"), f"{place}.py", *(f"{place}{suffix}" for suffix in _EXTENSIONS))
-        # os.path, as pathlib raises on a name that is too long.
+        # os.path, because pathlib raises an error for a name that is too long.
         file = next((file for file in files if os.path.isfile(file)), None)
         if file is not None:
             found = Path(file).resolve()
@@ -151,7 +151,7 @@ def _in_folders(name: str, folders: Iterable[Path]) -> Module | None:
 
 
 def _by_finders(name: str) -> Module | None:
-    """Built-in modules, and editable installs, whose hooks know the folder. Imports nothing: no dot in the name."""
+    """Finds built-in modules and editable installs, by import hooks; imports nothing, as the name has no dot."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -163,7 +163,7 @@ def _by_finders(name: str) -> Module | None:
 
 
 def listed_names(tree: ast.Module) -> set[str]:
-    """Returns the names that a text puts into `__all__`: of a package, `from x import *` imports those modules."""
+    """Returns the names in a text's `__all__`: `from x import *` imports those submodules of a package."""
     found: set[str] = set()
     for node in ast.walk(tree):
         places: list[ast.expr] = []
@@ -171,7 +171,7 @@ def listed_names(tree: ast.Module) -> set[str]:
             places = node.targets
         elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
             places = [node.target]
-        elif isinstance(node, ast.Call):  # as `__all__.append("name")`
+        elif isinstance(node, ast.Call):  # for example `__all__.append("name")`
             places = [node.func]
         if any(isinstance(each, ast.Name) and each.id == "__all__" for place in places for each in ast.walk(place)):
             constants = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
@@ -180,7 +180,7 @@ def listed_names(tree: ast.Module) -> set[str]:
 
 
 def top_level(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields a module's statements, and those inside of its `if`, `try`, `with` and loops."""
+    """Yields a module's statements, including those in `if`, `try`, `with` and loops."""
     for node in statements:
         yield node
         if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):

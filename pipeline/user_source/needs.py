@@ -1,4 +1,4 @@
-"""What the user's modules need where they are imported, beside each other."""
+"""The missing modules and installed packages that the user's modules import."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tfx_estimator.pipeline.user_source.fingerprint import (
 from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
 from tfx_estimator.pipeline.user_source.modules import Module, find_module, is_installed, is_project, is_source
 
-# By what a module finds others that no search of folders does: after that, its text cannot tell what there is.
+# A module with one of these may find other modules where no search of folders does.
 _ELSEWHERE = re.compile(rb"\bsys\.(meta_path|modules|path|path_hooks)\b|\bfrom (sys|site) import\b|__path__|addsitedir")
 
 
 @dataclass(frozen=True)
 class Need:
-    """An import in a module of the user's, and its file and line."""
+    """An imported module, and the file and line of the import."""
 
     module: str
     where: str
@@ -31,12 +31,12 @@ class Need:
 
 @dataclass(frozen=True)
 class Needs:
-    """What modules need.
+    """The imports of modules.
 
     Args:
-        missing: What is imported whenever they are, and is found nowhere.
-        unknown: The same of modules that look elsewhere for others, as in what they add to `sys.path`.
-        installed: Packages that are imported, and that nothing says they can do without, by the module's name.
+        missing: Unconditional imports that are not found.
+        unknown: The same, if one of the modules uses other places, for example by changing `sys.path`.
+        installed: Top-level modules of installed packages, imported outside of `try` and `if`.
     """
 
     missing: tuple[Need, ...] = ()
@@ -45,9 +45,9 @@ class Needs:
 
 
 def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
-    """Finds what the user's modules need: read as text, never imported.
+    """Finds the imports of the user's modules: parsed, never imported.
 
-    What may be missing is not counted: in `try` or `if`, in a function, and in what is imported in such a place only.
+    Optional imports are not counted: those in `try`, `if` or a function, and in modules that are only imported there.
     """
     root, paths = find_root(target, search_paths)
     waiting = [root, *find_parents(root.name, paths)]
@@ -80,17 +80,17 @@ def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
                     missing.setdefault(each.name, Need(each.name, where))
                 found = (find_module(name, paths) for name in modules_named(each, paths))
                 waiting += [one for one in found if one is not None]
-    found_nowhere = tuple(missing.values())
+    not_found = tuple(missing.values())
     needed = tuple(need for name, need in installed.items() if name not in sys.stdlib_module_names)
-    return Needs(() if is_open else found_nowhere, found_nowhere if is_open else (), needed)
+    return Needs(() if is_open else not_found, not_found if is_open else (), needed)
 
 
 def _is_missing(found: Import, top: Module | None, paths: Sequence[str]) -> bool:
     name = found.name.partition(".")[0]
-    # Some of Python's own are of other systems.
+    # Some standard modules exist on other systems only.
     if not name or name in sys.stdlib_module_names:
         return False
     if top is None:
         return name not in sys.modules
-    # What an installed package makes of its own parts is its own affair.
+    # Submodules of installed packages are not checked.
     return not is_installed(top) and not is_project(top) and find_module(found.name, paths) is None

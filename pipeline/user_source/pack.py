@@ -1,4 +1,4 @@
-"""Packs the user's own modules into a wheel: what a declaration names, and all that this imports."""
+"""Packs the user's own modules into a wheel: those that a declaration names, and their imports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tfx_estimator.pipeline.user_source.modules import Module, is_project, is_so
 from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_image
 
-# The least that a zip file can say: equal modules are equal bytes, whenever they are packed.
+# The earliest time of a zip file, so that equal modules result in equal bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
-# What some package installs beside its own modules, and nobody imports.
+# Top-level folders that some packages install by mistake, and that are not imported.
 _BY_ACCIDENT = ("docs", "examples", "tests")
 _DISTRIBUTION = "tfx_estimator_user_modules"
 _METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -32,8 +32,8 @@ class Packed:
     """The user's modules as one file.
 
     Args:
-        name: Of the wheel; it holds part of the contents' hash.
-        modules: Dotted names of what is in it, sorted.
+        name: Of the wheel; it contains part of the contents' hash.
+        modules: Its modules' dotted names, sorted.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Packed:
 
     @property
     def sha256(self) -> str:
-        """Of the data, hexadecimal."""
+        """The data's hash, hexadecimal."""
         return hashlib.sha256(self.data).hexdigest()
 
 
 def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[Packed]:
-    """Packs modules, and all of the user's own that they import: those that `fingerprint_source` sees, if any.
+    """Packs the modules that `fingerprint_source` hashes, except this project's; returns None if there are none.
 
-    Data files are not packed: what code reads beside itself does not travel. It raises the first of `find_obstacles`.
+    Data files are not packed. It raises the first error of `find_obstacles`.
     """
     found: dict[str, tuple[Module, bytes]] = {}
     for obstacle in _collect(targets, search_paths, found):
@@ -58,14 +58,14 @@ def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[P
 
 
 def find_obstacles(targets: Sequence[str], search_paths: Sequence[str] = ()) -> list[DeclarationError]:
-    """Returns all that `pack` would raise, one by one. Arguments are the same."""
+    """Returns all errors that `pack` would raise."""
     return list(_collect(targets, search_paths, {}))
 
 
 def _collect(
     targets: Sequence[str], search_paths: Sequence[str], found: dict[str, tuple[Module, bytes]]
 ) -> Iterator[DeclarationError]:
-    """Fills in the modules that travel, by name; yields what hinders one."""
+    """Adds the modules to pack to `found`, by name; yields an error for each that cannot be packed."""
     for target in targets:
         try:
             for module, data in follow_imports(target, search_paths):
@@ -77,33 +77,33 @@ def _collect(
                     found[module.name] = (module, data)
             for need in find_needs(target, search_paths).missing:
                 yield DeclarationError(
-                    f"{need.where} imports {need.module}, which is found nowhere",
+                    f"{need.where} imports {need.module}, which is not found",
                     expected="a module of your own, or an installed package",
-                    todo="check the name, or install it here, too; what the image alone has, import in a function",
+                    todo="check the name, or install it here, too; import in a function what only the image has",
                 )
         except DeclarationError as error:
             yield error
 
 
 def _obstacle(module: Module, found: dict[str, tuple[Module, bytes]]) -> Optional[DeclarationError]:
-    """Why a module cannot travel with those that were found before."""
+    """Returns the error of a module that cannot be packed with those in `found`; None if it can."""
     if not is_source(module):
         return DeclarationError(
-            f"the module {module.name} is compiled code, {module.file}: it does not travel to another machine",
+            f"the module {module.name} is compiled code, {module.file}: it cannot be copied to another machine",
             expected="modules in Python",
             todo="install it in the image as a package, and here into site-packages",
         )
     if (top := module.name.partition(".")[0]) in sys.stdlib_module_names:
         return DeclarationError(
-            f"the module {module.name}, {module.file}, has the name of one of Python's own: {top}",
-            expected="another name, as it comes before Python's own where the steps run",
+            f"the module {module.name}, {module.file}, has the name of a standard module: {top}",
+            expected="another name, as it precedes the standard module where the steps run",
             todo="rename it",
         )
     if module.name not in _BY_ACCIDENT and is_of_image(module.name):
         return DeclarationError(
             f"the module {module.name}, {module.file}, has the name of an installed package, "
             f"{'/'.join(distributions_of(module.name))}, that tfx-estimator needs",
-            expected="another name, as it comes before that package where the steps run",
+            expected="another name, as it precedes that package where the steps run",
             todo="rename it",
         )
     if module.name in found and found[module.name][0].file != module.file:
@@ -116,7 +116,7 @@ def _obstacle(module: Module, found: dict[str, tuple[Module, bytes]]) -> Optiona
 
 
 def module_name(file: str) -> str:
-    """Returns the dotted name that a module file is imported by: with the packages around it."""
+    """Returns the dotted name of a module file, including its parent packages."""
     return find_root(file)[0].name
 
 
@@ -133,7 +133,7 @@ def _write(found: dict[str, tuple[Module, bytes]]) -> Packed:
     lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in sorted(files.items())]
     files[record] = "\n".join([*lines, f"{record},,", ""]).encode()
     buffer = io.BytesIO()
-    # Not compressed: what zlib makes of it may differ between machines.
+    # Not compressed, as the output of zlib may differ between machines.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as packed:
         for path, data in sorted(files.items()):
             info = zipfile.ZipInfo(path, _TIME)

@@ -1,4 +1,4 @@
-"""Which installed packages a container of this project's image has."""
+"""The installed packages that are in this project's image."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _DISTRIBUTION = "tfx-estimator"
 
 
 def distributions_of(module: str) -> tuple[str, ...]:
-    """Names the installed distributions that a top-level module is of; none may be known of what has no metadata."""
+    """Returns the installed distributions of a top-level module; maybe none of one without metadata."""
     return tuple(dict.fromkeys(_by_module().get(module, ())))
 
 
 def is_of_image(module: str) -> bool:
-    """Tells whether a top-level module is of what this project's image has: of the packages of its lock file."""
+    """Returns True if a top-level module belongs to a package of the image's lock file."""
     return any(_canonical(each) in _of_image() for each in distributions_of(module))
 
 
 @functools.lru_cache(maxsize=1)
 def _by_module() -> Mapping[str, list[str]]:
-    # Here, as it reads what each installed package says of itself: 0.3 s.
+    # Cached, as it reads the metadata of each installed package: 0.3 s.
     from importlib import metadata
 
     found: dict[str, list[str]] = {}
     for distribution in metadata.distributions():
-        # Newer build tools leave out the first: `metadata.packages_distributions` of this Python knows no NumPy.
+        # Newer build tools omit top_level.txt: `metadata.packages_distributions` of this Python does not find NumPy.
         tops = (distribution.read_text("top_level.txt") or "").split() or _tops(distribution.read_text("RECORD") or "")
         for top in tops:
             found.setdefault(top, []).append(distribution.metadata["Name"])
@@ -37,7 +37,7 @@ def _by_module() -> Mapping[str, list[str]]:
 
 
 def _tops(record: str) -> set[str]:
-    """The top-level modules among the files that a wheel installed."""
+    """Returns the top-level modules among the files of a RECORD."""
     paths = (line.partition(",")[0].partition("/") for line in record.splitlines())
     return {
         first.partition(".")[0]
@@ -55,9 +55,9 @@ def _of_image() -> frozenset[str]:
     try:
         declared = metadata.requires(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        # A checkout that was not installed.
+        # A checkout without installation.
         declared = []
-    # The extra that names all that this stack's lock file does.
+    # This extra has all packages of the stack's lock file.
     extra = {"extra": f"{stacks.current().extra}-locked"}
     mine = [each for each in map(Requirement, declared) if each.marker is None or each.marker.evaluate(extra)]
     names = {_canonical(each.name) for each in mine}

@@ -1,4 +1,4 @@
-"""What a fingerprint of source code was made of: the functions and classes of each module, to say which has changed."""
+"""The parts of a fingerprint of source code: the functions and classes of each module, to name those that changed."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.user_source.imports import parse, text_of
 from tfx_estimator.pipeline.user_source.modules import PROJECT
 
-# By name: what it says in each top-level statement, and the whole of the file.
+# By module: the hashes of its top-level statements by name, and that of the whole file.
 Parts = Mapping[str, Mapping[str, str]]
 _WHOLE = ""
 _MOST = 3
 _SOURCES: dict[str, Mapping[str, bytes]] = {}
 
 
-def note(digest: str, sources: Mapping[str, bytes]) -> None:
-    """Takes note of what a fingerprint of this process was made of."""
+def record(digest: str, sources: Mapping[str, bytes]) -> None:
+    """Records the sources of a fingerprint in this process."""
     _SOURCES[digest] = sources
 
 
-def keep(folder: str) -> None:
-    """Writes what each fingerprint of this process was made of, for a process that finds another one."""
-    # Without it, less can be said.
+def save(folder: str) -> None:
+    """Writes the parts of each recorded fingerprint, for comparison by a later run."""
+    # Without the files, messages are only less detailed.
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)
         for digest, sources in _SOURCES.items():
             if not os.path.exists(path := os.path.join(folder, f"{digest}.json")):
-                write_json(path, take_apart(sources))
+                write_json(path, parts_of(sources))
 
 
 def read(folder: str, digest: str) -> Optional[Parts]:
-    """Returns what a fingerprint was made of; None if it was not kept."""
+    """Returns the saved parts of a fingerprint; None if there are none."""
     try:
         with open(os.path.join(folder, f"{digest}.json"), encoding="utf-8") as file:
             return json.load(file)
@@ -45,14 +45,14 @@ def read(folder: str, digest: str) -> Optional[Parts]:
         return None
 
 
-def take_apart(sources: Mapping[str, bytes]) -> dict[str, dict[str, str]]:
-    """Returns the parts of each module, whatever Python this is."""
+def parts_of(sources: Mapping[str, bytes]) -> dict[str, dict[str, str]]:
+    """Returns the parts of each module, independent of Python's version."""
     return {name: dict(_parts(name, data)) for name, data in sources.items()}
 
 
-def tell(old: Parts, new: Parts) -> Iterator[str]:
-    """Yields what has changed, a line each module: `networks.py changed: small(), RATE`."""
-    # Another path of training takes other modules of this project.
+def changes(old: Parts, new: Parts) -> Iterator[str]:
+    """Yields the changes, a line for each module: `networks.py changed: small(), RATE`."""
+    # Only modules in both: another training path uses other modules of this project.
     if any(_is_ours(name) and old[name] != new[name] for name in {*old} & {*new}):
         yield "another version of tfx-estimator"
     for name in sorted({**old, **new}):
@@ -62,7 +62,7 @@ def tell(old: Parts, new: Parts) -> Iterator[str]:
         is_package = any(each.startswith(f"{name}.") for each in {**old, **new})
         file = name.replace(".", "/") + ("/__init__.py" if is_package else ".py")
         if one is None or other is None:
-            yield f"{file} is {'new' if one is None else 'imported no more'}"
+            yield f"{file} is {'new' if one is None else 'no longer imported'}"
             continue
         names = [each for each in {**one, **other} if each != _WHOLE and one.get(each) != other.get(each)]
         more = [f"{len(names) - _MOST} more"] if len(names) > _MOST else []

@@ -1,4 +1,4 @@
-"""What the text of a user's module tells of its run_fn and trainer_fn; nothing is imported."""
+"""The run_fn and trainer_fn in the text of a user's module; nothing is imported."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ RUN_FN, TRAINER_FN = "run_fn", "trainer_fn"
 
 _ESTIMATOR = re.compile(r"(^|[._])estimator\.\w*(Estimator|Classifier|Regressor)$")
 _TRAINS = ("train_and_evaluate", "model_to_estimator")
-# What a trainer_fn returns.
+# The keys of a trainer_fn's result.
 _SPEC = {"estimator", "train_spec", "eval_spec"}
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
 class RunFn:
-    """What the text behind a run_fn tells.
+    """The result of analyzing a run_fn's text.
 
     Args:
-        estimator: The call by which it trains an Estimator, as `model.py:120: tf.estimator.train_and_evaluate`.
-            Empty if there is none in the user's code.
-        trainer_fn: Dotted path of a function that is a trainer_fn, or could be one. Empty if there is none.
+        estimator: The call that trains an Estimator, as `model.py:120: tf.estimator.train_and_evaluate`; empty if the
+            user's code has none.
+        trainer_fn: Dotted path of a function that is, or could be, a trainer_fn; empty if there is none.
     """
 
     estimator: str = ""
@@ -36,9 +36,9 @@ class RunFn:
 
 
 def functions_of(module_file: str) -> tuple[str, ...] | None:
-    """Tells which of the two functions a module file has: `run_fn`, `trainer_fn`, both or neither.
+    """Returns which of the two functions a module file has: `run_fn`, `trainer_fn`, both or neither.
 
-    None if the text cannot tell which TFX would call: run_fn, if there is one.
+    None if unknown, as of `from x import *`. TFX calls run_fn, if there is one.
     """
     try:
         with open(module_file, "rb") as file:
@@ -50,9 +50,9 @@ def functions_of(module_file: str) -> tuple[str, ...] | None:
 
 
 def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
-    """Reads a run_fn, or that of a module file, and what it calls in modules of the user's own.
+    """Analyzes a run_fn, or that of a module file, and the user's functions that it calls.
 
-    Calls are followed by name alone, so a function of the same name is taken for the one that is called.
+    Calls are matched by name only, so another function of the same name is followed as well.
     """
     name = RUN_FN if target.endswith(".py") else target.partition(":")[2]
     try:
@@ -83,7 +83,7 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and node.name != name and _is_trainer_fn(node)
     )
-    # That of a trainer_fn whose input_fns feed a Keras model is made, and trains nothing.
+    # With a call of `fit`, an Estimator that is only constructed, for the input_fns of its trainer_fn, does not train.
     estimators = [*trained, *([] if fits else made)]
     return RunFn(next(iter(estimators), ""), min(candidates, default=(False, ""))[1])
 
@@ -93,14 +93,14 @@ def _names(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
 
 
 def _calls(node: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of each call."""
+    """Yields the line and name of each call."""
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
             yield call.lineno, ast.unparse(call.func)
 
 
 def _is_of_estimator(call: str, defined: dict) -> bool:
-    # Keras users have a train_and_evaluate of their own.
+    # Keras users may define their own train_and_evaluate.
     return call.rpartition(".")[2] not in defined or "estimator." in call
 
 

@@ -149,7 +149,7 @@ def test_a_signal_ends_any_component_at_once_and_the_next_run_goes_on(workdir, t
             continue
         assert run.returncode == 128 + number, said
         word = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
-        assert f"tfx-estimator: {word} in component {component}; the next run goes on from there" in said
+        assert f"tfx-estimator: {word} in component {component}; the next run continues from there" in said
         assert workdir.states("digits")[component] == "interrupted"
         assert "Traceback" not in said
         assert not list(temporary.iterdir())

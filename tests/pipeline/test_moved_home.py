@@ -13,7 +13,7 @@ import pytest
 from tests.pipeline import making
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.log import ROOT
-from tfx_estimator.pipeline.folders import PipelineFolders, name_artifacts_here
+from tfx_estimator.pipeline.folders import PipelineFolders, relocate_artifacts
 from tfx_estimator.pipeline.report.artifacts import read_outputs
 
 pytestmark = pytest.mark.unit
@@ -48,9 +48,9 @@ def test_tfx_takes_the_artifacts_of_the_folder_that_it_runs_in(top, caplog):
     folders, others = (PipelineFolders(str(top / name), "mine") for name in ("old", "runs"))
     assert uris(folders) == made_in(others)
     with caplog.at_level(logging.INFO, ROOT):
-        name_artifacts_here(folders.metadata, folders.home)
+        relocate_artifacts(folders.metadata, folders.home)
     assert uris(folders) == made_in(folders)
-    said = f"{folders.home} was moved or copied from {others.home}: its artifacts are looked for here"
+    said = f"{folders.home} was moved or copied from {others.home}: its artifacts are used from here"
     assert [(record.getMessage(), record.stays) for record in told(caplog)] == [(said, True)]
     heard = making.run(folders, top / "word")
     assert heard.runs["Making"].state == "cached"
@@ -60,7 +60,7 @@ def test_tfx_takes_the_artifacts_of_the_folder_that_it_runs_in(top, caplog):
     # Once and for all, and of the others nothing.
     caplog.clear()
     for each in (folders, others):
-        name_artifacts_here(each.metadata, each.home)
+        relocate_artifacts(each.metadata, each.home)
     assert told(caplog) == []
     assert uris(others) == made_in(others)
 
@@ -73,7 +73,7 @@ def test_without_it_tfx_would_take_those_of_the_other_folder(top):
 def test_what_is_missing_is_made_anew_and_not_taken_from_the_other_folder(top):
     folders = PipelineFolders(str(top / "old"), "mine")
     shutil.rmtree(top / "old" / "mine" / "artifacts" / "Making")
-    name_artifacts_here(folders.metadata, folders.home)
+    relocate_artifacts(folders.metadata, folders.home)
     (top / "word").write_text("of now")
     heard = making.run(folders, top / "word")
     assert heard.runs["Making"].state == "ran"
@@ -83,9 +83,9 @@ def test_what_is_missing_is_made_anew_and_not_taken_from_the_other_folder(top):
 def test_a_folder_that_is_moved_back_finds_all_of_its_cache(top):
     shutil.rmtree(top / "runs")
     moved, back = (PipelineFolders(str(top / name), "mine") for name in ("old", "runs"))
-    name_artifacts_here(moved.metadata, moved.home)
+    relocate_artifacts(moved.metadata, moved.home)
     (top / "old").rename(top / "runs")
-    name_artifacts_here(back.metadata, back.home)
+    relocate_artifacts(back.metadata, back.home)
     heard = making.run(back, top / "word")
     assert {run.state for run in heard.runs.values()} == {"cached"}
     assert making.copied(back.metadata, heard) == Path(made_in(back)[1])
@@ -93,7 +93,7 @@ def test_a_folder_that_is_moved_back_finds_all_of_its_cache(top):
 
 def test_properties_that_name_a_place_in_the_folder_are_moved_as_well(top):
     folders = PipelineFolders(str(top / "old"), "mine")
-    name_artifacts_here(folders.metadata, folders.home)
+    relocate_artifacts(folders.metadata, folders.home)
     properties = making.artifacts(folders.metadata)[0].custom_properties
     assert properties["pushed_destination"].string_value == f"{folders.serving}/1"
     assert properties["current_model"].string_value == made_in(folders)[0]
@@ -109,7 +109,7 @@ def test_what_was_imported_from_another_pipelines_folder_stays(tmp_path):
     heard = making.run(runs, tmp_path / "word", str(theirs))
     assert heard.runs["Importing"].execution_id == 1
     (tmp_path / "runs").rename(tmp_path / "old")
-    name_artifacts_here(moved.metadata, moved.home)
+    relocate_artifacts(moved.metadata, moved.home)
     assert uris(moved) == [str(theirs), f"{moved.root}/Making/model/2", f"{moved.root}/Copying/copied/3"]
 
 
@@ -117,7 +117,7 @@ def test_a_link_leads_to_the_same_folder_and_renames_nothing(top):
     (top / "link").symlink_to(top / "runs")
     folders, linked = (PipelineFolders(str(top / name), "mine") for name in ("runs", "link"))
     before = Path(folders.metadata).read_bytes()
-    name_artifacts_here(linked.metadata, linked.home)
+    relocate_artifacts(linked.metadata, linked.home)
     assert Path(folders.metadata).read_bytes() == before
 
 
@@ -129,7 +129,7 @@ def test_all_artifacts_are_renamed_or_none(top):
             "CREATE TRIGGER fails BEFORE UPDATE ON ArtifactProperty BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
         )
     with pytest.raises(PipelineError, match=r"metadata\.sqlite cannot be used: disk is full"):
-        name_artifacts_here(folders.metadata, folders.home)
+        relocate_artifacts(folders.metadata, folders.home)
     assert uris(folders) == before
 
 
@@ -139,7 +139,7 @@ def test_a_database_that_another_process_has_locked_is_named(top, monkeypatch):
     with contextlib.closing(connect(folders.metadata, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(PipelineError, match=r"metadata\.sqlite is locked: another process uses it") as raised:
-            name_artifacts_here(folders.metadata, folders.home)
+            relocate_artifacts(folders.metadata, folders.home)
     assert "remove" not in raised.value.todo
 
 

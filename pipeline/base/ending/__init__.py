@@ -1,1 +1,1 @@
-"""How processes end, and that nothing of them stays behind. Standard library only: training tasks start with it."""
+"""The end of processes, and their cleanup. Standard library only: training tasks start with it."""

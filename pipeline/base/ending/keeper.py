@@ -1,8 +1,7 @@
-"""Processes that end with what started them, and all that they started with them.
+"""Processes that end with the process that started them, together with all of their children.
 
-A process of Linux that loses its parent belongs to init from then on, or to the nearest process above it that has asked
-for it: so a daemon (two forks and a session of its own) is found whatever it did. Standard library only: training tasks
-start with it.
+On Linux, init or the nearest ancestor that is a child subreaper adopts an orphan: a subreaper thus finds every daemon
+(two forks and its own session). Standard library only: training tasks start with it.
 
 python -I keeper.py PARENT COMMAND…
 
@@ -25,34 +24,34 @@ from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _EMPTY_SECONDS = 5.0
-# An exit code, and a time of the clock that processes share.
-_TOLD = struct.Struct("=id")
-_LATE = b"the work of this process is done, and it did not come to its end: it was ended\n"
+# An exit code, and a deadline by the monotonic clock, which processes share.
+_DONE = struct.Struct("=id")
+_LATE = b"the work of this process is done, and it did not end itself: it was killed\n"
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Has the kernel send this process a signal when its parent dies, of SIGKILL too; if it has, this process ends."""
+    """Makes the kernel send this process a signal when its parent dies; ends it at once if the parent is dead."""
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def dying_with_this(words: Sequence[str]) -> list[str]:
-    """Returns a command that becomes another one, which the kernel kills when this process dies."""
+    """Returns a command that executes another one, which the kernel kills when this process dies."""
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *words]
 
 
 def adopt() -> None:
-    """Makes this process the parent of all orphans below it."""
+    """Makes this process the parent of all its orphaned descendants."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def empty(seconds: float = _EMPTY_SECONDS) -> None:
-    """Kills all children of this process, and theirs, which it has adopted; the kernel may hold one for longer."""
+    """Kills all children and adopted descendants of this process; one in the kernel may take longer to end."""
     deadline = time.monotonic() + seconds
     while children := _children():
         for child in children:
-            # Nobody but this process reaps it: the number is still its own.
+            # Only this process reaps it, so its pid is not reused.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -64,37 +63,37 @@ def empty(seconds: float = _EMPTY_SECONDS) -> None:
 
 
 def keep(parent: int) -> Callable[[int, float], None]:
-    """Goes on in a child; this process stays as its keeper, and never returns.
+    """Forks: returns in the child only; this process becomes its keeper.
 
-    The keeper ends with the child, by the same code or signal; or kills it, at SIGTERM or when its own parent dies.
-    Either way nothing that the child started is left then.
+    The keeper ends with the child, with the same exit code or signal; or kills it, at SIGTERM or when its own parent
+    dies. Either way all descendants of the child are killed.
 
     Returns:
-        Says that the work is done: the exit code, and the seconds for the child's end. A child that takes longer, in
-        native code that Python cannot interrupt, is killed, and the keeper ends by that code.
+        A function that reports the end of the work, with the exit code and a grace period in seconds. A child that
+        takes longer, in native code that Python cannot interrupt, is killed, and the keeper ends with that code.
     """
     watched = {signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     die_with(parent, signal.SIGTERM)
     adopt()
-    me, told = os.getpid(), mmap.mmap(-1, _TOLD.size)
+    me, done = os.getpid(), mmap.mmap(-1, _DONE.size)
     child = os.fork()
     if child:
-        status = _wait_for(child, told, watched)
+        status = _wait_for(child, done, watched)
         empty()
         end_like(status)
     die_with(me)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def work_is_done(code: int, seconds: float) -> None:
-        _TOLD.pack_into(told, 0, code, time.monotonic() + seconds)
+        _DONE.pack_into(done, 0, code, time.monotonic() + seconds)
         os.kill(me, signal.SIGUSR1)
 
     return work_is_done
 
 
-def _wait_for(child: int, told: mmap.mmap, watched: Collection[int]) -> int:
-    """Returns how the keeper is to end: like its child, or as it was told, or as one that is killed."""
+def _wait_for(child: int, done: mmap.mmap, watched: Collection[int]) -> int:
+    """Returns the keeper's wait status: its child's, the reported one, or SIGKILL."""
     code, deadline = 0, 0.0
     while True:
         number = next_signal(watched, max(deadline - time.monotonic(), 0.0) if deadline else None)
@@ -105,25 +104,25 @@ def _wait_for(child: int, told: mmap.mmap, watched: Collection[int]) -> int:
         if number == signal.SIGTERM:
             return signal.SIGKILL
         if number == signal.SIGUSR1:
-            # Anybody may send it: nothing has been told then.
-            code, deadline = _TOLD.unpack_from(told)
+            # Another process may have sent it: `done` is then zero.
+            code, deadline = _DONE.unpack_from(done)
         elif (status := reap(child)) is not None:
             return status
 
 
 def next_signal(numbers: Collection[int], seconds: float | None) -> int | None:
-    """Takes the next of some blocked signals: its number, None if there was none in time; None waits for ever."""
+    """Returns the next of some blocked signals; None after a timeout. `seconds` None waits forever."""
     found = signal.sigwaitinfo(numbers) if seconds is None else signal.sigtimedwait(numbers, seconds)
-    # After a stop (Ctrl-Z) beyond the deadline, Python 3.10 returns what nobody has filled.
+    # After a stop (Ctrl-Z) beyond the deadline, Python 3.10 returns an uninitialized structure.
     return found.si_signo if found and found.si_signo in numbers else None
 
 
 def end_like(status: int) -> NoReturn:
-    """Ends this process as another one ended, as `os.waitpid` tells of it."""
+    """Ends this process with the wait status of another one."""
     if not os.WIFSIGNALED(status):
         os._exit(os.waitstatus_to_exitcode(status))
     number = os.WTERMSIG(status)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the other's core tells more
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the other's core dump is the useful one
     with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
@@ -132,7 +131,7 @@ def end_like(status: int) -> NoReturn:
 
 
 def reap(child: int) -> int | None:
-    """Reaps all children that have ended; returns the status of this one, if it has."""
+    """Reaps all ended children; returns the status of the given one if it is among them."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -142,12 +141,12 @@ def reap(child: int) -> int | None:
 
 
 def _children() -> list[int]:
-    """Ids of the children of this process, zombies too."""
+    """Returns the pids of this process's children, including zombies."""
     me, found = str(os.getpid()), []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                # pid (a name, which may hold anything) state parent ...
+                # pid (name, with any characters) state parent ...
                 if file.read().rpartition(")")[2].split()[1] == me:
                     found.append(int(name))
     return found

@@ -1,7 +1,7 @@
-"""The end of a process whose work is done: its exit code, and no waiting for what the user's code has left at work.
+"""The end of a process whose work is done: its exit code, and a limit on the wait for leftover threads and processes.
 
-At its end Python waits without a limit, for threads that are no daemons, for processes of `multiprocessing`, and for
-functions of `atexit`. Standard library only: training tasks start with it.
+At exit, Python waits without limit for non-daemon threads, for processes of `multiprocessing`, and for functions of
+`atexit`. Standard library only: training tasks start with it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import NoReturn, Optional
 from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, exit_code_of
 
-# Of the time for all: until what waits for a process sees that it has been killed; and as much for the functions of
-# `atexit` beside threads that go on.
+# Fractions of the grace period: after killing processes, until their waiters have noticed; and for functions of
+# `atexit` while threads still run.
 _SHARE = 0.25
 
 
 def exit_code(work: Callable[[], Optional[int]]) -> int:
-    """Does the work of a process; returns its exit code, that of an error of ours, which is printed, or of a signal."""
+    """Runs the work of a process; prints a TfxEstimatorError or a signal; returns the exit code."""
     try:
         return work() or 0
     except TfxEstimatorError as error:
@@ -38,22 +38,22 @@ def exit_code(work: Callable[[], Optional[int]]) -> int:
 
 
 def _print(end: BaseException) -> None:
-    # Nobody may be there to read it; the exit code says it as well.
+    # stderr may be closed; the exit code has the information, too.
     with contextlib.suppress(OSError):
         print(end, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def leave_within(seconds: float, code: int, tell: Optional[Callable[[str], None]] = None) -> None:
-    """Has this process end in time once its main thread is done, as Python does where nothing is left at work.
+    """Limits the time that this process takes to exit after its main thread is done.
 
-    What still is when the time is over is named on stdout. Processes are killed then; the functions of `atexit` are
-    called beside threads, in a quarter of the time.
+    After the grace period, leftover threads and processes are named on stdout, and processes are killed; functions of
+    `atexit` then have a quarter of the period, while threads still run.
 
     Args:
-        seconds: For what is left to end by itself.
-        tell: Is told as well, from a thread, what was not waited for.
+        seconds: The grace period.
+        tell: Is called in a thread with the same text.
     """
-    # Of the code's own, which was not to come so late.
+    # Cancels a timer of the user's code.
     signal.setitimer(signal.ITIMER_REAL, 0)
     leaving = _Leaving(seconds, code, tell)
     signal.signal(signal.SIGALRM, leaving.give_up)
@@ -68,34 +68,34 @@ class _Leaving:
         self._hooks_began = False
 
     def note_hooks(self) -> None:
-        """Python waits for no thread any more."""
+        """Records that Python has stopped waiting for threads."""
         self._hooks_began = True
 
     def watch(self) -> None:
-        """Gives up what the main thread waits for."""
+        """Interrupts the main thread's wait after the grace period."""
         time.sleep(self._seconds)
         multiprocessing = sys.modules.get("multiprocessing")
-        # Daemons `multiprocessing` ends by itself.
+        # `multiprocessing` ends daemons itself.
         children = [each for each in multiprocessing.active_children() if not each.daemon] if multiprocessing else []
         threads = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
         left = [f"the thread {each.name!r}" for each in threads] + [f"the process {each.name!r}" for each in children]
-        told = f"not waited for after {self._seconds:g} s: {', '.join(left) or 'what is called at its end'}"
+        text = f"not waited for after {self._seconds:g} s: {', '.join(left) or 'functions of atexit'}"
         with contextlib.suppress(OSError):
-            os.write(1, f"the work of this process is done; {told}\n".encode(errors="replace"))
-        # Whatever becomes of it, the process ends.
+            os.write(1, f"the work of this process is done; {text}\n".encode(errors="replace"))
+        # No error of it may keep the process from ending.
         with contextlib.suppress(Exception):
             if self._tell is not None:
-                self._tell(told)
+                self._tell(text)
         for each in children:
             each.kill()
         time.sleep(_SHARE * self._seconds if children else 0)
-        # It interrupts what the main thread waits in.
+        # Interrupts the main thread's wait.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
         time.sleep(_SHARE * self._seconds)
         os._exit(self._code)
 
     def give_up(self, number: int, frame: Optional[FrameType]) -> NoReturn:
-        """Ends the process from its main thread, where `atexit` is at home."""
+        """Ends the process from its main thread, in which functions of `atexit` have to run."""
         if not self._hooks_began:
             atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):

@@ -1,7 +1,7 @@
 """A folder for the temporary files of one run: TensorFlow, Beam and TFX leave many behind when they are killed.
 
-It lies in one folder of the user's, and is locked as long as its run lives: what is not locked belonged to a run that
-was killed, and the next one removes it. The folders themselves are locked, so that systemd-tmpfiles keeps off them too.
+It lies in a shared folder of the user, and is locked as long as its run lives: an unlocked one is left from a killed
+run, and the next run removes it. The folders themselves are locked, so that systemd-tmpfiles does not remove them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Optional
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.files import write_whole
 
-# A note of the Trainer's: where it trains. Empty once that is published.
+# The Trainer's note of its training folder; removed when that is published.
 TRAINING_FOLDER = "training_folder"
 # Inherited by all processes of a run.
 _VARIABLE = "TFX_ESTIMATOR_TEMPORARY"
 
 
 class Scratch:
-    """The folder of one run, locked; raises PipelineError where there is no place for temporary files."""
+    """The locked folder of one run; raises PipelineError if temporary files cannot be written."""
 
     def __init__(self) -> None:
         home = shared()
         try:
             with _lock_home(home):
                 _sweep(home)
-                # Short: a socket's path may have 107 characters.
+                # Short, because a socket's path may have 107 characters.
                 self.path = tempfile.mkdtemp(prefix="", dir=home)
                 self._lock = os.open(self.path, os.O_RDONLY)
                 _try_lock(self._lock)
@@ -41,19 +41,19 @@ class Scratch:
             raise _no_place(error) from error
 
     def use(self) -> None:
-        """Makes it the place for the temporary files of this process and of its children."""
+        """Makes it the temporary folder of this process and its children."""
         _use(self.path)
 
     def leave(self) -> None:
-        """Gives the lock back, in a child of the process that has it."""
+        """Closes the lock in a child of the process that holds it."""
         os.close(self._lock)
 
     def hand_on(self) -> None:
-        """Leaves the lock to the program that this process becomes, as long as that lives."""
+        """Keeps the lock across `exec`, until the new program ends."""
         os.set_inheritable(self._lock, True)
 
     def remove(self) -> None:
-        """Removes it."""
+        """Removes the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
         _leave_home(os.path.dirname(self.path))
@@ -61,7 +61,7 @@ class Scratch:
 
 @contextlib.contextmanager
 def made() -> Iterator[str]:
-    """Makes a folder for the context, unless this process has that of a run."""
+    """Makes a folder for the context, or yields that of this process's run."""
     if run := of_this_run():
         yield run
         return
@@ -74,7 +74,7 @@ def made() -> Iterator[str]:
 
 @contextlib.contextmanager
 def used() -> Iterator[None]:
-    """Sends the temporary files of this process, and of its children, to a folder that goes with the context."""
+    """Puts the temporary files of this process and its children into a folder that is removed after the context."""
     names = ("TMPDIR", _VARIABLE)
     before, folder = {name: os.environ[name] for name in names if name in os.environ}, tempfile.tempdir
     with made() as path:
@@ -89,10 +89,9 @@ def used() -> Iterator[None]:
 
 
 def made_for_next() -> str:
-    """Makes a folder for the program that this process becomes; returns it.
+    """Makes a folder for the program that this process executes next; returns it.
 
-    It goes with that of the run that this process belongs to; else the next run removes it, or the next such program,
-    once this one has ended.
+    It is removed with the folder of this process's run; without one, by the next run after the program has ended.
     """
     if run := of_this_run():
         return tempfile.mkdtemp(dir=run)
@@ -102,20 +101,20 @@ def made_for_next() -> str:
 
 
 def of_this_run() -> str:
-    """Returns the folder of the run that this process belongs to; empty if there is none."""
+    """Returns the folder of this process's run; empty if there is none."""
     folder = os.environ.get(_VARIABLE, "")
     return folder if os.path.isdir(folder) else ""
 
 
 def note(name: str, text: str) -> None:
-    """Notes something for whoever writes the summary of this run, if there is one; empty takes it away."""
+    """Writes a note for the summary of this run, if there is a run; an empty text clears it."""
     if folder := of_this_run():
-        with contextlib.suppress(OSError):  # the run matters more
+        with contextlib.suppress(OSError):  # a lost note must not fail the run
             write_whole(os.path.join(folder, f"{name}.note"), text)
 
 
 def noted(folder: str, name: str) -> str:
-    """Returns what was noted; empty without a note."""
+    """Returns a note's text; empty without a note."""
     try:
         with open(os.path.join(folder, f"{name}.note"), encoding="utf-8") as file:
             return file.read()
@@ -124,7 +123,7 @@ def noted(folder: str, name: str) -> str:
 
 
 def variables(folder: str) -> dict[str, str]:
-    """Returns what tells a child of its run's folder."""
+    """Returns the environment variables that name a run's folder to its children."""
     return {"TMPDIR": folder, _VARIABLE: folder}
 
 
@@ -140,7 +139,7 @@ def shared() -> str:
     named = os.environ.get("TMPDIR")
     try:
         if named:
-            # Python would silently take another.
+            # Python would silently take another one if this is not writable.
             named = os.path.abspath(named)
             os.rmdir(tempfile.mkdtemp(prefix=".tfx-estimator-", dir=named))
         return os.path.join(named or tempfile.gettempdir(), f"tfx-estimator-{os.getuid()}")
@@ -150,10 +149,10 @@ def shared() -> str:
 
 @contextlib.contextmanager
 def shared_lock(name: str) -> Iterator[Callable[[], bool]]:
-    """A lock that one process of this user at a time has on this machine, by the name of a file in `shared()`.
+    """A lock between this user's processes on this machine, by the name of a file in `shared()`.
 
     Yields:
-        Takes it until the end of the context, or returns False if another process has it.
+        A function that takes it until the end of the context, or returns False if another process has it.
     """
     home, held = shared(), []
 
@@ -178,7 +177,7 @@ def shared_lock(name: str) -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _lock_home(home: str) -> Iterator[None]:
-    """Lets one process at a time make and remove what is in there."""
+    """Lets one process at a time create and remove entries of the folder."""
     while (lock := _open_home(home)) is None:
         pass
     try:
@@ -188,14 +187,14 @@ def _lock_home(home: str) -> Iterator[None]:
 
 
 def _open_home(home: str) -> Optional[int]:
-    """Returns the locked folder; None if a run that has just ended has removed it."""
+    """Returns the locked folder's descriptor; None if a run that has just ended has removed it."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(home, 0o700)
     lock = None
     try:
         held = os.lstat(home)
         if not stat.S_ISDIR(held.st_mode) or held.st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, "it is not this user's", home)
+            raise PermissionError(errno.EPERM, "it belongs to another user", home)
         lock = os.open(home, os.O_RDONLY)
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -210,18 +209,18 @@ def _open_home(home: str) -> Optional[int]:
 
 
 def _leave_home(home: str) -> None:
-    """Removes it if nothing is in it."""
+    """Removes the folder if it is empty."""
     with contextlib.suppress(OSError), _lock_home(home):
         os.rmdir(home)
 
 
 def _sweep(home: str) -> None:
-    """Removes what killed runs have left."""
+    """Removes the files of killed runs."""
     for entry in os.scandir(home):
         try:
-            # A FIFO that nobody writes to would be waited for.
+            # O_NONBLOCK, because opening a FIFO without a writer would block.
             lock = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError:  # its run has just removed it; or it is none of a run's: a socket, a link, another user's
+        except OSError:  # removed by its run just now; or no run's: a socket, a link, another user's
             continue
         try:
             if not _try_lock(lock):
@@ -238,7 +237,7 @@ def _sweep(home: str) -> None:
 def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held; or a file system without locks, where nobody can know
+    except OSError:  # held; or unknown, on a file system without locks
         return False
     return True
 

@@ -1,6 +1,6 @@
-"""What the process of a run says of itself to the one that watches it: see `pipeline.run.watcher`.
+"""The status of a run's process, for the process that watches it: see `pipeline.run.watcher`.
 
-Shared memory, because it can be read whatever becomes of the writer, and no child of the writer's inherits it.
+It is in shared memory, which stays readable after a crash of the writer, and is not inherited by its child programs.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ _memory: Union[bytearray, mmap.mmap] = bytearray(_SIZE)
 
 
 def share() -> None:
-    """Shares what is said from now on with the processes that this one forks."""
+    """Shares the status with the processes that are forked from now on."""
     global _memory
     _memory = mmap.mmap(-1, _SIZE)
 
 
 def at(place: str) -> None:
-    """Says where the run is, in words that may follow "ended": `in component Transform`."""
+    """Sets the place of the run, a phrase that can follow "ended": `in component Transform`."""
     text = place.encode()[: _SIZE - _PLACE]
     _memory[_PLACE:_SIZE] = text.ljust(_SIZE - _PLACE, b"\0")
 
 
 def place() -> str:
-    """Where the run is; empty before it is anywhere."""
+    """Returns the place of the run; empty at its beginning."""
     return bytes(_memory[_PLACE:_SIZE]).rstrip(b"\0").decode(errors="replace")
 
 
 @contextlib.contextmanager
 def patient() -> Iterator[None]:
-    """Asks for time in the context: a signal is obeyed in order there, which takes longer."""
+    """Asks the watcher for a longer grace period in the context, whose cleanup after a signal takes longer."""
     before, _memory[_PATIENT] = _memory[_PATIENT], 1
     try:
         yield
@@ -42,31 +42,31 @@ def patient() -> Iterator[None]:
 
 
 def is_patient() -> bool:
-    """Has it asked for time."""
+    """Returns True within `patient`."""
     return bool(_memory[_PATIENT])
 
 
 def heard(number: int) -> None:
-    """Says that a signal has reached it."""
+    """Records a received signal."""
     _memory[_NUMBER] = number
     _memory[_COUNT] = min(_memory[_COUNT] + 1, 255)
 
 
 def last_heard() -> Optional[int]:
-    """The last signal that reached it."""
+    """Returns the last received signal."""
     return _memory[_NUMBER] or None
 
 
 def count_heard() -> int:
-    """How many signals have reached it."""
+    """Returns the number of received signals."""
     return _memory[_COUNT]
 
 
 def end(code: int) -> None:
-    """Says that it has ended in order: all is said and written, and only the interpreter is left to end."""
+    """Records a regular end: all output is written, and only the interpreter still has to exit."""
     _memory[_CODE], _memory[_DONE] = code & 255, 1
 
 
 def ended() -> Optional[int]:
-    """Its exit code, if it has ended in order."""
+    """Returns the exit code of a regular end; None before."""
     return _memory[_CODE] if _memory[_DONE] else None

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: an error in the main thread unwinds the stack, so that what runs is ended in order."""
+"""SIGINT, SIGTERM and SIGHUP: an error in the main thread unwinds the stack, so that cleanup runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Optional
 
 from tfx_estimator.pipeline.base.ending import shared_status
 
-# The last is that of a closed terminal: `nohup` has it ignored.
+# SIGHUP is sent by a closed terminal; `nohup` ignores it.
 _CLOSED = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()
 NUMBERS = (signal.SIGINT, signal.SIGTERM, *_CLOSED)
 _handled = False
@@ -22,7 +22,7 @@ _waiting: Optional[int] = None
 
 
 class SignalledError(BaseException):
-    """A signal ended the run; no Exception, so that nobody takes it for an error that can be borne."""
+    """A signal ended the run; not an Exception, so that no `except Exception` swallows it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -30,14 +30,14 @@ class SignalledError(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """As shells have it."""
+        """The exit code by the shells' convention."""
         return 128 + self.number
 
     def __str__(self) -> str:
         what = "interrupted" if self.number == signal.SIGINT else f"ended by {signal.Signals(self.number).name}"
         place = shared_status.place()
         return (
-            f"{what} {place}; the next run goes on from there, and takes what was done from the cache"
+            f"{what} {place}; the next run continues from there, and takes finished components from the cache"
             if place
             else what
         )
@@ -47,7 +47,7 @@ class SignalledError(BaseException):
 def handled() -> Iterator[None]:
     """Makes the first signal raise SignalledError; the second ends the process at once.
 
-    Outside of the main thread nothing is done: Python hands signals to the main thread alone.
+    It has no effect outside of the main thread, because Python handles signals in the main thread only.
     """
     global _handled, _received
     if _handled or threading.current_thread() is not threading.main_thread():
@@ -65,7 +65,7 @@ def handled() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ignored() -> Iterator[None]:
-    """Lets no signal but SIGKILL end what is done in a moment. Outside of the main thread nothing is done."""
+    """Ignores the signals during a short context. It has no effect outside of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -79,10 +79,10 @@ def ignored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Has the first signal wait for the end of the context, where it raises; the second ends the process at once.
+    """Defers the first signal's error to the end of the context; the second signal ends the process at once.
 
-    For what must not be left halfway, and takes no time to speak of. What the context raised is then but the error's
-    context. Outside of the main thread nothing is done.
+    For short actions that must not be interrupted. An error of the context becomes the `__context__` of the signal's.
+    It has no effect outside of the main thread.
     """
     global _held, _waiting
     if _held or threading.current_thread() is not threading.main_thread():
@@ -98,12 +98,12 @@ def held() -> Iterator[None]:
 
 
 def received() -> Optional[int]:
-    """The signal that there was in the context; what goes wrong after it is but its consequence."""
+    """Returns the signal received in `handled`; later errors are only its consequence."""
     return _received
 
 
 def note(number: int) -> None:
-    """Takes note of a signal that another handler got."""
+    """Records a signal that another handler received."""
     global _received
     shared_status.heard(number)
     if _handled:

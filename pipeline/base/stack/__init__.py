@@ -1,1 +1,1 @@
-"""What depends on the versions of TensorFlow, TFX and Python."""
+"""Code that depends on the versions of TensorFlow, TFX and Python."""

@@ -1,8 +1,8 @@
-"""Brings `tf.estimator` back where TensorFlow has it no more: from 2.16 on.
+"""Brings `tf.estimator` back to TensorFlow from 2.16 on, which removed it.
 
-tensorflow-estimator 2.15.0, its last release, is Python alone, and nearly all that it imports is still in TensorFlow.
-What is not is put in place here, before it is imported: `estimator_training`, which every RunConfig with a strategy
-calls; the decorator that wrote down public names, by which TensorFlow's API was generated; and three modules for TPUs.
+tensorflow-estimator 2.15.0, its last release, is pure Python, and most of its imports are still in TensorFlow. The
+others are replaced here before it is imported: `estimator_training`, which every RunConfig with a strategy calls; the
+decorator for public names, from which TensorFlow's API was generated; and three modules for TPUs.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tfx_estimator.pipeline.base.stack.stacks import KERAS, choose_keras
 T = TypeVar("T")
 
 _KERAS_2 = "tf_keras"
-# Packages of tensorflow-estimator, and the names that TensorFlow gave them.
+# Packages of tensorflow-estimator, and their names in TensorFlow.
 _NAMES = {
     "tensorflow_estimator._api.v2.estimator": ("tensorflow.estimator", "tensorflow.compat.v2.estimator"),
     "tensorflow_estimator._api.v1.estimator": ("tensorflow.compat.v1.estimator",),
     "tensorflow_estimator.python.estimator": ("tensorflow.python.estimator",),
 }
-# Modules that TPUEstimator alone imports, and TensorFlow has no more.
+# Removed modules of TensorFlow that only TPUEstimator imports.
 _OF_TPUS = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 
 
 def bring_back_estimator() -> ModuleType:
-    """Sets `tf.estimator` and `tf.compat.v1.estimator` where TensorFlow has neither; else changes nothing.
+    """Sets `tf.estimator` and `tf.compat.v1.estimator` if TensorFlow has neither.
 
     It may be called before or after `import tensorflow`, and more than once, but before Keras is first used: an
-    Estimator needs Keras 2, which is `tf.keras` where TF_USE_LEGACY_KERAS is set and tf_keras is installed.
+    Estimator needs Keras 2, which is `tf.keras` if TF_USE_LEGACY_KERAS is set and tf_keras is installed.
 
         import tfx_estimator
 
@@ -69,7 +69,7 @@ def bring_back_estimator() -> ModuleType:
     except ModuleNotFoundError as error:
         raise PipelineError(
             f"TensorFlow {tf.__version__} has no tf.estimator, and it cannot be brought back: {error}",
-            expected="tensorflow-estimator 2.15.0, from which it comes",
+            expected="tensorflow-estimator 2.15.0",
             todo="pip install --no-deps tensorflow-estimator==2.15.0",
         ) from error
     for v2_of, v1_of in ((tf, tf.compat.v1), (tf.compat.v2, tf.compat.v1.compat.v1)):
@@ -79,14 +79,14 @@ def bring_back_estimator() -> ModuleType:
 
 
 def _prefer_keras_2(tf: Any) -> None:
-    """Has `from tensorflow.keras import …` be Keras 2 where TensorFlow was imported before that was asked for."""
+    """Makes `from tensorflow.keras import …` import Keras 2 if TensorFlow was imported before it was chosen."""
     spec = importlib.util.find_spec(f"{_KERAS_2}.api._v2")
     places = list(spec.submodule_search_locations or ()) if spec else []
     tf.__path__[:0] = [place for place in places if place not in tf.__path__]
 
 
 def _give_names() -> None:
-    """Has `from tensorflow.estimator import …` and its like find what is imported by now."""
+    """Registers the imported modules for `from tensorflow.estimator import …` and the like."""
     for name, module in list(sys.modules.items()):
         for package, names in _NAMES.items():
             if name == package or name.startswith(f"{package}."):
@@ -112,7 +112,7 @@ def _check_keras(tf: Any) -> None:
 
 
 def _stand_in(tf: Any) -> None:
-    """Puts modules in the place of those that are gone."""
+    """Registers replacements of removed modules."""
     from tfx_estimator.pipeline.base.stack import estimator_training
 
     _place("tensorflow.python.distribute.estimator_training", estimator_training)
@@ -124,7 +124,7 @@ def _stand_in(tf: Any) -> None:
 
 
 def _place(name: str, module: ModuleType) -> None:
-    """Has a module imported by a name, unless TensorFlow has it after all."""
+    """Registers a module under a name, unless TensorFlow has it."""
     sys.modules.setdefault(name, module)
     parent, _, child = name.rpartition(".")
     if parent in sys.modules:
@@ -132,7 +132,7 @@ def _place(name: str, module: ModuleType) -> None:
 
 
 class _Export:
-    """The decorator that noted public names; they stand in tensorflow-estimator's own modules as well."""
+    """Replaces the decorator of public names, which tensorflow-estimator's API modules also list."""
 
     def __init__(self, *names: str, v1: Any = None) -> None: ...
 
@@ -143,7 +143,7 @@ class _Export:
 
 
 class _OfTpus(ModuleType):
-    """A module whose names can be imported, and tell who uses one that it is gone."""
+    """A module with importable names, each of which raises an error when it is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -152,7 +152,7 @@ class _OfTpus(ModuleType):
 
         def gone(*args: Any, **kwargs: Any) -> Any:
             raise PipelineError(
-                f"{where}.{name} is no more in TensorFlow, and TPUEstimator needs it for a TPU",
+                f"TensorFlow has no longer {where}.{name}, which TPUEstimator needs for a TPU",
                 expected="TPUEstimator(use_tpu=False), or another way to train on a TPU",
                 todo="train with tf.distribute.TPUStrategy and Keras (trainer.path: keras)",
             )

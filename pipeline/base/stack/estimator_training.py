@@ -1,8 +1,7 @@
-"""In place of `tensorflow.python.distribute.estimator_training`, which TensorFlow has no more from 2.16 on.
+"""Replaces `tensorflow.python.distribute.estimator_training`, which TensorFlow removed in 2.16.
 
-tensorflow-estimator takes five functions from there: how a RunConfig learns of its cluster, and how
-`train_and_evaluate`, `train` and `evaluate` hand a task's part to TensorFlow's distribute coordinator, which is still
-there.
+tensorflow-estimator uses five of its functions: they configure a RunConfig from its cluster, and run a task's part of
+`train_and_evaluate`, `train` and `evaluate` by TensorFlow's distribute coordinator, which still exists.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _CHIEF, _WORKER, _PS, _EVALUATOR = "chief", "worker", "ps", "evaluator"
 
 
 def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
-    """Tells a RunConfig with strategies its task, by TF_CONFIG, and whether the coordinator runs that one's part."""
+    """Sets a RunConfig's task from TF_CONFIG, and whether the distribute coordinator runs it."""
     given, remote = config._experimental_distribute, None
     if given:
         remote = given.remote_cluster
         for name in ("train_distribute", "eval_distribute"):
             if strategy := getattr(given, name):
                 if getattr(config, f"_{name}"):
-                    raise ValueError(f"RunConfig is given {name} and experimental_distribute.{name}: give one of them")
+                    raise ValueError(f"RunConfig has both {name} and experimental_distribute.{name}: give one of them")
                 setattr(config, f"_{name}", strategy)
     cluster = ClusterSpec(tf_config.get("cluster", {}))
     config._init_distributed_setting_from_environment_var({})
@@ -39,7 +38,7 @@ def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
             )
         config._distribute_coordinator_mode, config._cluster_spec = _STANDALONE, remote
     elif config._train_distribute and cluster and "master" not in cluster.jobs:
-        # The coordinator says the rest, once it runs.
+        # The coordinator sets the rest when it runs.
         config._distribute_coordinator_mode, config._cluster_spec = _INDEPENDENT, cluster
     else:
         config._init_distributed_setting_from_environment_var(tf_config)
@@ -47,7 +46,7 @@ def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
 
 
 def should_run_distribute_coordinator(config: Any) -> bool:
-    """Tells whether the coordinator runs this task's part of `train_and_evaluate`."""
+    """Returns True if the coordinator runs this task's part of `train_and_evaluate`."""
     mode = getattr(config, "_distribute_coordinator_mode", None)
     return mode in (_STANDALONE, _INDEPENDENT) and bool(config.cluster_spec)
 
@@ -60,7 +59,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor
 
     def train(strategy: Any) -> None:
         part, is_chief = _of_task(estimator, "train", strategy)
-        # Of one client for all tasks, the chief alone shows what hooks show.
+        # With one client for all tasks, only the chief runs the hooks.
         hooks = list(train_spec.hooks) if mode == _INDEPENDENT or is_chief else []
         part.train(input_fn=train_spec.input_fn, max_steps=train_spec.max_steps, hooks=hooks)
 
@@ -69,7 +68,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor
         executor_cls(part, train_spec, eval_spec)._start_continuous_evaluation()
 
     config = estimator.config
-    # That of an independent worker is in TF_CONFIG.
+    # An independent worker's cluster is in TF_CONFIG.
     cluster = config.cluster_spec if mode == _STANDALONE else None
     _run(config, mode, train, config.train_distribute, cluster, (evaluate, config.eval_distribute))
 
@@ -90,9 +89,9 @@ def _run_alone(
     config, verb = estimator._config, "train" if which == "train" else "evaluate"
     cluster, strategy = multi_worker_util.normalize_cluster_spec(config.cluster_spec), _strategy(config, which)
     if _EVALUATOR in cluster.jobs or config._distribute_coordinator_mode != _STANDALONE:
-        raise ValueError(f"Estimator.{verb} knows no cluster of TF_CONFIG: call tf.estimator.train_and_evaluate")
+        raise ValueError(f"Estimator.{verb} takes no cluster of TF_CONFIG: call tf.estimator.train_and_evaluate")
     if strategy.extended.experimental_between_graph:
-        raise ValueError(f"Estimator.{verb} from one client does not know {type(strategy).__name__}")
+        raise ValueError(f"Estimator.{verb} from one client does not support {type(strategy).__name__}")
 
     def call(of_task: Any) -> Any:
         part, is_chief = _of_task(estimator, which, of_task, keeps_mode=True)
@@ -120,20 +119,20 @@ def _strategy(config: Any, which: str) -> Any:
 
 
 def _of_task(estimator: Any, which: str, strategy: Any, keeps_mode: bool = False) -> tuple[Any, bool]:
-    """A copy of the Estimator for the task that the coordinator runs, and whether that is the chief."""
+    """Returns a copy of the Estimator for the coordinator's current task, and whether that is the chief."""
     context = distribute_coordinator_context.get_current_worker_context()
     part = copy.deepcopy(estimator)
     setattr(part._config, f"_{which}_distribute", strategy)
     setattr(part, f"_{which}_distribution", strategy)
     _take_place(part._config, context)
     if not keeps_mode:
-        # Else it would call the coordinator once more.
+        # Otherwise it would call the coordinator again.
         part._config._distribute_coordinator_mode = None
     return part, context.is_chief
 
 
 def _take_place(config: Any, context: Any) -> None:
-    """Tells a RunConfig what the coordinator says of its task."""
+    """Sets a RunConfig's task from the coordinator's context."""
     config._service = None
     config._cluster_spec, config._task_type, config._task_id = context.cluster_spec, context.task_type, context.task_id
     config._master = config._evaluation_master = context.master_target
@@ -142,7 +141,7 @@ def _take_place(config: Any, context: Any) -> None:
     if not context.cluster_spec:
         return
     if context.task_type == _EVALUATOR:
-        # It works by itself.
+        # It runs outside of the cluster.
         config._cluster_spec, config._num_worker_replicas, config._global_id_in_cluster = ClusterSpec({}), 0, None
         return
     tasks = context.cluster_spec.as_dict()
@@ -152,7 +151,7 @@ def _take_place(config: Any, context: Any) -> None:
 
 
 def _global_id(context: Any) -> Optional[int]:
-    """The task's number in the cluster: the chief first, parameter servers last, as RunConfig documents it."""
+    """Returns the task's number in the cluster: the chief first, parameter servers last, as RunConfig documents it."""
     if not context.task_type:
         return 0
     jobs = sorted(context.cluster_spec.jobs, key=lambda name: (name != _CHIEF, name == _PS, name))

@@ -1,4 +1,4 @@
-"""Keras 2, whose layers and optimizers this project knows: `keras` of TensorFlow 2.15, `tf_keras` from 2.16 on."""
+"""Keras 2, which this project uses: `keras` with TensorFlow 2.15, `tf_keras` from 2.16 on."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ NAME: str = tf.keras.layers.Layer.__module__.partition(".")[0]
 
 
 def internal(module: str) -> Any:
-    """Imports a module that is not public, from below the package's `src`: `engine.base_layer`."""
+    """Imports a private module by its name below the package's `src`: `engine.base_layer`."""
     return importlib.import_module(f"{NAME}.src.{module}")

@@ -1,10 +1,10 @@
-"""What a model_fn and an input_fn are called for."""
+"""The modes of a model_fn and an input_fn."""
 
 from __future__ import annotations
 
 
 class ModeKeys:
-    """The words of `tf.estimator.ModeKeys`: of the Keras paths too, which need no tf.estimator."""
+    """The values of `tf.estimator.ModeKeys`, also for the Keras paths, which need no tf.estimator."""
 
     TRAIN = "train"
     EVAL = "eval"

@@ -1,4 +1,4 @@
-"""The sets of versions that a pipeline runs on, and what one of them has not. Standard library only."""
+"""The supported sets of versions, and their differences. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ KERAS = "TF_USE_LEGACY_KERAS"
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """Versions that were tested together, each by a lock file of its own.
+    """Versions that were tested together, with their own lock file.
 
     Args:
         name: As in the names of its lock files: `tfx1.15`.
-        pythons: The first and the last minor version of Python that it is for.
-        glibc: The oldest that its wheels are for.
-        has_estimator: Whether TensorFlow has tf.estimator, so that it need not be brought back.
+        pythons: The first and the last supported minor version of Python.
+        glibc: The oldest version that its wheels support.
+        has_estimator: Whether TensorFlow itself has tf.estimator.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
-        has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
-        has_keras_3: Whether Keras 3 is installed, beside Keras 2.
+        has_trainer_fn_executor: Whether TFX has its own executor for a trainer_fn.
+        has_keras_3: Whether Keras 3 is installed in addition to Keras 2.
     """
 
     name: str
@@ -42,30 +42,30 @@ class Stack:
 
     @property
     def extra(self) -> str:
-        """The extra of this package that asks for it; with `-locked`, for its exact versions."""
+        """This package's extra that installs it; with `-locked`, in its exact versions."""
         return self.name.replace(".", "-")
 
     @property
     def lock(self) -> str:
-        """The lock file of what it needs where there are GPUs, or notebooks."""
+        """The lock file for machines with GPUs and for notebooks."""
         return f"{self.name}.lock"
 
     @property
     def python_words(self) -> str:
-        """Its Pythons, for people: `3.11 to 3.13`."""
+        """Its Python versions as text: `3.11 to 3.13`."""
         return " to ".join(dict.fromkeys(".".join(map(str, version)) for version in self.pythons))
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """A short description."""
         return f"{self.name}: TFX {self.tfx}, TensorFlow {self.tensorflow}"
 
     def is_of(self, tensorflow: str) -> bool:
-        """Tells whether a version of TensorFlow is its own, but for the last number."""
+        """Returns True if a version of TensorFlow has its major and minor number."""
         return tensorflow.split(".")[:2] == self.tensorflow.split(".")[:2]
 
     def has_python(self, version: tuple[int, ...]) -> bool:
-        """Tells whether a version of Python is one of its own."""
+        """Returns True if it supports a version of Python."""
         return self.pythons[0] <= version[:2] <= self.pythons[1]
 
 
@@ -85,7 +85,7 @@ TODAY = Stack(
     tfx="1.21.0",
     tensorflow="2.21.0",
     pythons=((3, 11), (3, 13)),
-    # Of ml-metadata's and TFDV's wheels.
+    # Required by the wheels of ml-metadata and TFDV.
     glibc=(2, 39),
     has_estimator=False,
     has_eval_saved_model=False,
@@ -97,7 +97,7 @@ STACKS = (TODAY, LEGACY)
 
 @functools.lru_cache(maxsize=1)
 def current() -> Stack:
-    """Returns the stack whose TFX is installed; without TFX, that which is for this Python."""
+    """Returns the stack of the installed TFX; without TFX, the one for this Python."""
     tfx = version_of("tfx")
     for stack in STACKS:
         if tfx is not None and tfx.startswith(stack.name.removeprefix("tfx")):
@@ -106,20 +106,20 @@ def current() -> Stack:
 
 
 def installed() -> Optional[Stack]:
-    """Returns the stack whose TFX is installed; None where a declaration can be looked at alone."""
+    """Returns the stack of the installed TFX; None without TFX, where declarations can only be validated."""
     return current() if version_of("tfx") else None
 
 
 def choose_keras() -> None:
-    """Has `tf.keras` be Keras 2 where Keras 3 is installed as well, in this process and those that it starts.
+    """Makes `tf.keras` Keras 2 in this process and its children if Keras 3 is installed, too.
 
-    TFX 1.21 does so too, but may be imported after TensorFlow. Without tf_keras nothing changes.
+    TFX 1.21 does the same, but may be imported after TensorFlow. Without tf_keras nothing changes.
     """
     if KERAS not in os.environ and importlib.util.find_spec("tf_keras") and _has_keras_3():
         os.environ[KERAS] = "1"
 
 
 def _has_keras_3() -> bool:
-    """As `version_of("keras")` would tell, which takes 25 ms more of every process."""
+    """Returns the same as `version_of("keras")`, which would take 25 ms of every process."""
     keras = importlib.util.find_spec("keras")
     return keras is not None and bool(glob.glob(f"{os.path.dirname(keras.origin or '')}-3.*.dist-info"))

@@ -1,6 +1,6 @@
-"""Stands in for `tfma.export`, on which an Estimator's run_fn ends, as that of TFX's taxi template does.
+"""Replaces `tfma.export`, which an Estimator's run_fn calls last, for example that of TFX's taxi template.
 
-TFX 1.21's TFMA reads no EvalSavedModel, so that none is written: the Evaluator takes a signature of the served model.
+The TFMA of TFX 1.21 reads no EvalSavedModel, so none is written: the Evaluator uses a signature of the served model.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from tfx_estimator.pipeline.base import log
 
 NONE_WRITTEN = (
     "no EvalSavedModel is written, which TFMA of this stack does not read: "
-    "the Evaluator takes a signature of the served model (docs/module-files.md)"
+    "the Evaluator uses a signature of the served model (docs/module-files.md)"
 )
 
 _log = log.get_logger("trainer")
 
 
 class EvalInputReceiver(NamedTuple):
-    """What an `eval_input_receiver_fn` returns."""
+    """The result of an `eval_input_receiver_fn`."""
 
     features: Any
     labels: Any
@@ -31,7 +31,7 @@ class EvalInputReceiver(NamedTuple):
 def build_parsing_eval_input_receiver_fn(
     feature_spec: dict[str, Any], label_key: Optional[str]
 ) -> Callable[[], EvalInputReceiver]:
-    """Makes an `eval_input_receiver_fn` of serialized Examples."""
+    """Returns an `eval_input_receiver_fn` for serialized Examples."""
     import tensorflow as tf
 
     def eval_input_receiver_fn() -> EvalInputReceiver:
@@ -43,6 +43,6 @@ def build_parsing_eval_input_receiver_fn(
 
 
 def export_eval_savedmodel(*, export_dir_base: str, **_: Any) -> str:
-    """Writes nothing, and says so; returns the folder that was to hold it."""
+    """Logs that nothing is written; returns the folder."""
     _log.warning("%s: %s", export_dir_base, NONE_WRITTEN)
     return export_dir_base

@@ -1,4 +1,4 @@
 """Kubeflow Pipelines 2."""
 
-# The declaration comes first: it imports the section of this platform, which stands on the declaration's ground.
+# Imported first: it imports this platform's section, which imports the declaration's own modules.
 import tfx_estimator.pipeline.config  # noqa: F401

@@ -1,6 +1,6 @@
-"""Makes what TFX compiles what Kubeflow Pipelines 2 executes, whoever wrote the pipeline and its components.
+"""Adapts a PipelineSpec that TFX compiled, for Vertex AI, to Kubeflow Pipelines 2; works for any TFX pipeline.
 
-TFX compiles for Vertex AI. What the other service does with that: backend/src/v2 of https://github.com/kubeflow/pipelines.
+How Kubeflow Pipelines executes one: backend/src/v2 of https://github.com/kubeflow/pipelines.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.platforms.rehearsal.job import canonical
 from tfx_estimator.pipeline.runners.entry import DRIVER
 
-# What is started in place of TFX's entry; named by text, because it is imported in the container only.
+# The module that replaces TFX's entry point; a string, because it is imported in the container only.
 ENTRY = "tfx_estimator.pipeline.platforms.kubeflow.step"
 _TFX_ENTRY = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _TFX_DRIVER = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
 _INPUTS = "--json_serialized_inputs_spec_args"
-# Finds the latest blessed model, where a resolver would; what it puts out.
+# Executor that replaces the resolver of the latest blessed model, and the type of its output.
 _FINDER = "tfx_estimator.components.baseline_finder.executor.Executor"
 _STRING = {"artifactType": {"instanceSchema": "title: tfx.String\ntype: object\n"}}
-# Of schema 2.0 and 2.1.
+# Parameter types of schema 2.0, and their names in 2.1.
 _KINDS = {"INT": "NUMBER_INTEGER", "DOUBLE": "NUMBER_DOUBLE", "STRING": "STRING"}
 
 
-def adapt(told: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def adapt(job: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Adapts a compiled pipeline.
 
     Args:
-        told: A PipelineJob, or the PipelineSpec alone, as JSON has it.
+        job: A PipelineJob or a PipelineSpec, as JSON.
 
     Returns:
-        The PipelineSpec, which is what Kubeflow Pipelines 2 takes; and what was adapted in it, if anything.
+        The PipelineSpec for Kubeflow Pipelines 2, and a note for each adaptation.
 
     Raises:
-        DeclarationError: It is none, or a step needs the resolver that it has.
+        DeclarationError: It is neither, or a step needs a resolver that cannot be replaced.
     """
     notes = []
     try:
-        whole: dict[str, Any] = copy.deepcopy(dict(told))
+        whole: dict[str, Any] = copy.deepcopy(dict(job))
         if whole.get("pipelineSpec", whole)["schemaVersion"].startswith("2.0"):
             whole = _of_schema_2_1(whole)
             whole.get("pipelineSpec", whole)["schemaVersion"] = "2.1.0"
-            notes.append("the schema was 2.0, and is 2.1, the only one that Kubeflow Pipelines 2 takes")
+            notes.append("schema 2.0 was converted to 2.1, the only one that Kubeflow Pipelines 2 takes")
         spec = unwrapped(whole) if "pipelineSpec" in whole else whole
-        # Of the pipeline, and of those inside of it.
+        # The pipeline's own tasks, and those of its sub-pipelines.
         for each in (spec["root"], *spec["components"].values()):
             notes += _adapt_tasks(each.get("dag", {}).get("tasks", {}), spec)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -61,7 +61,7 @@ def adapt(told: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def unwrapped(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the PipelineSpec of a PipelineJob, with what that says of its runs as the default."""
+    """Returns a PipelineJob's PipelineSpec, with the job's runtime config as defaults."""
     spec, runtime = dict(job["pipelineSpec"]), job.get("runtimeConfig", {})
     for name, value in runtime.get("parameterValues", {}).items():
         spec["root"]["inputDefinitions"]["parameters"][name]["defaultValue"] = value
@@ -70,8 +70,8 @@ def unwrapped(job: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: Iterable[str]) -> None:
-    """Tells steps where the pipeline's folder is, which whoever submits it may choose."""
+def add_home_parameter(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: Iterable[str]) -> None:
+    """Adds the runtime parameter with the pipeline's folder, and passes it to the named steps."""
     typed = {"parameterType": "STRING"}
     spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = {
         **typed,
@@ -86,30 +86,30 @@ def tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: I
         given[HOME_KEY] = {"componentInputParameter": HOME_KEY}
 
 
-def _of_schema_2_1(told: Any) -> Any:
-    """Returns a part of a specification of schema 2.0 in the words of 2.1: it has types of JSON."""
-    if isinstance(told, list):
-        return [_of_schema_2_1(each) for each in told]
-    if not isinstance(told, dict):
-        return told
-    if told.keys() == {"type"} and told["type"] in _KINDS:
-        return {"parameterType": _KINDS[told["type"]]}
-    if "constantValue" in told:
-        return {"constant": _value(told["constantValue"])}
-    made = {key: _of_schema_2_1(each) for key, each in told.items()}
-    if "gcsOutputDirectory" in made and "parameters" in made:
-        made["parameterValues"] = {name: _value(each) for name, each in made.pop("parameters").items()}
-    return made
+def _of_schema_2_1(part: Any) -> Any:
+    """Converts a part of a schema 2.0 specification to 2.1, which uses JSON types."""
+    if isinstance(part, list):
+        return [_of_schema_2_1(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if part.keys() == {"type"} and part["type"] in _KINDS:
+        return {"parameterType": _KINDS[part["type"]]}
+    if "constantValue" in part:
+        return {"constant": _value(part["constantValue"])}
+    converted = {key: _of_schema_2_1(each) for key, each in part.items()}
+    if "gcsOutputDirectory" in converted and "parameters" in converted:
+        converted["parameterValues"] = {name: _value(each) for name, each in converted.pop("parameters").items()}
+    return converted
 
 
-def _value(told: Mapping[str, Any]) -> Any:
-    """A value that is told with its type; whole numbers are text."""
-    ((kind, value),) = told.items()
+def _value(typed: Mapping[str, Any]) -> Any:
+    """Returns the value of a {type: value} mapping, which has integers as text."""
+    ((kind, value),) = typed.items()
     return int(value) if kind == "intValue" else value
 
 
 def _adapt_tasks(tasks: dict[str, Any], spec: dict[str, Any]) -> list[str]:
-    """Adapts what a pipeline does; returns what was adapted in it."""
+    """Adapts a pipeline's tasks; returns notes."""
     executors, notes, started = spec["deploymentSpec"]["executors"], [], 0
     components = {name: spec["components"][task["componentRef"]["name"]] for name, task in tasks.items()}
     labels = {name: component.get("executorLabel") for name, component in components.items()}
@@ -122,42 +122,42 @@ def _adapt_tasks(tasks: dict[str, Any], spec: dict[str, Any]) -> list[str]:
             task["dependentTasks"] = [each for each in waits if each not in resolved]
         for key, source in [*given.get("artifacts", {}).items()]:
             if source.get("taskOutputArtifact", {}).get("producerTask") in resolved:
-                notes.append(_compare(spec, name, key))
+                notes.append(_replace_resolver(spec, name, key))
                 del given["artifacts"][key], taken["artifacts"][key]
         for key, source in given.get("parameters", {}).items():
             if (output := source.get("taskOutputParameter")) and output["producerTask"] not in tasks:
-                # TFX has another name for the task than it gives it, and says text of all that it puts out.
+                # TFX adds `_task` to the producer's name, and declares each of its outputs as STRING.
                 output["producerTask"] = output["producerTask"].removesuffix("_task")
-                made = components[output["producerTask"]]["outputDefinitions"]["parameters"]
-                taken["parameters"][key]["parameterType"] = made[output["outputParameterKey"]]["parameterType"]
+                outputs = components[output["producerTask"]]["outputDefinitions"]["parameters"]
+                taken["parameters"][key]["parameterType"] = outputs[output["outputParameterKey"]]["parameterType"]
         container = executors.get(labels[name], {}).get("container", {})
         if _TFX_ENTRY in container.get("command", ()):
             started += 1
-            if _start(container, taken) and task.pop("cachingOptions", None):
-                notes.append(f"{name} is not cached: nobody looks whether the files that it reads have changed")
-    return notes + ([f"steps that tfx-estimator's entry starts, in place of TFX's: {started}"] if started else [])
+            if _replace_entry(container, taken) and task.pop("cachingOptions", None):
+                notes.append(f"{name} is not cached: nothing checks whether its input files have changed")
+    return notes + ([f"steps started by tfx-estimator's entry point in place of TFX's: {started}"] if started else [])
 
 
-def _start(container: dict[str, Any], taken: Mapping[str, Any]) -> bool:
-    """Has a step started by this project's entry; returns whether TFX has a driver for it, which nobody else starts."""
+def _replace_entry(container: dict[str, Any], taken: Mapping[str, Any]) -> bool:
+    """Starts a step by this project's entry point; returns True if that also has to run TFX's driver of the step."""
     container["command"] = [ENTRY if word == _TFX_ENTRY else word for word in container["command"]]
     words = container["args"]
     if _INPUTS in words:
         place = words.index(_INPUTS)
         del words[place : place + 2]
     words += [_INPUTS, json.dumps(taken, sort_keys=True)]
-    if drives := _TFX_DRIVER in container.pop("lifecycle", {}).get("preCacheCheck", {}).get("command", ()):
+    if has_driver := _TFX_DRIVER in container.pop("lifecycle", {}).get("preCacheCheck", {}).get("command", ()):
         words.append(DRIVER)
-    return drives
+    return has_driver
 
 
-def _compare(spec: dict[str, Any], name: str, key: str) -> str:
-    """Has an Evaluator find what it compares with by a step in place of a resolver; returns what comes of it."""
+def _replace_resolver(spec: dict[str, Any], name: str, key: str) -> str:
+    """Adds a step that finds an Evaluator's baseline, in place of its resolver; returns a note."""
     if key != "baseline_model":
         raise DeclarationError(
             f"the input {key} of {name} comes from a resolver, and Kubeflow Pipelines 2 has none",
-            expected="a resolver for the baseline of an Evaluator only, which does without one",
-            todo="import the artifact by an Importer, or have a component of yours find it",
+            expected="no resolver, except for an Evaluator's baseline",
+            todo="import the artifact with an Importer, or find it in a component of your own",
         )
     tasks, executors = spec["root"]["dag"]["tasks"], spec["deploymentSpec"]["executors"]
     component = spec["components"].get(name, {})
@@ -178,14 +178,14 @@ def _compare(spec: dict[str, Any], name: str, key: str) -> str:
         "inputDefinitions": {"artifacts": {"model": declared["artifacts"]["model"]}},
         "outputDefinitions": {"artifacts": {"found": _STRING}, "parameters": {"found": text}},
     }
-    tell_home(spec, {}, spec["defaultPipelineRoot"], (name, finder))
+    add_home_parameter(spec, {}, spec["defaultPipelineRoot"], (name, finder))
     task["inputs"]["parameters"]["found_baseline"] = {
         "taskOutputParameter": {"producerTask": finder, "outputParameterKey": "found"}
     }
     declared["parameters"]["found_baseline"] = text
     task["dependentTasks"].append(finder)
-    started = {"image": container["image"], "command": [*container["command"]]}
-    started["args"] = ["--executor_class_path", _FINDER, "--json_serialized_invocation_args", "{{$}}"]
-    executors[f"{finder}_executor"] = {"container": started}
-    _start(started, spec["components"][finder]["inputDefinitions"])
-    return f"{name} compares with the latest model that it has blessed, which {finder} finds"
+    container = {"image": container["image"], "command": [*container["command"]]}
+    container["args"] = ["--executor_class_path", _FINDER, "--json_serialized_invocation_args", "{{$}}"]
+    executors[f"{finder}_executor"] = {"container": container}
+    _replace_entry(container, spec["components"][finder]["inputDefinitions"])
+    return f"{name} compares with the latest model that it has blessed, found by {finder}"

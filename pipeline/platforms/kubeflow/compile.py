@@ -1,4 +1,4 @@
-"""Compiles for Kubeflow Pipelines 2: a PipelineSpec, and what Kubernetes is told beside it."""
+"""Compiles for Kubeflow Pipelines 2: a PipelineSpec, and its Kubernetes platform spec."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 def compile_pipeline(
     pipeline: Pipeline, declaration: Declaration, target: str, home: str, modules: Mapping[str, Packed], folder: str
 ) -> tuple[list[dict[str, Any]], str]:
-    """Compiles; see `pipeline_spec.compile_spec`."""
+    """See `pipeline_spec.compile_spec`."""
     deploy = declaration.deploy or DeploySection()
     job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
     spec = unwrapped(job)
@@ -33,13 +33,13 @@ def compile_pipeline(
 
 
 def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[str]:
-    """Yields what the user does with the compiled file."""
+    """Yields the next steps for the user."""
     home = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
-    yield f"submit it by `submit`, or upload it, and give each run the pipeline root {home.root}"
+    yield f"submit it by `submit`, or upload it and give each run the pipeline root {home.root}"
 
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:
-    """Yields what the steps will run on, and the pods of the training job that one will start."""
+    """Yields the resources of the steps, and of the pods of a training job that one starts."""
     tasks = {task.name: task for task in read_spec(documents[0], None).tasks}
     for row in pipeline_spec.rows(documents[0]):
         yield row
@@ -48,11 +48,11 @@ def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:
 
 
 def _job_of(task: Task) -> list[dict[str, Any]]:
-    """Makes the training job that a step will start; nothing of one that starts none."""
-    told = task.given("parameters")
-    if SETTINGS_KEY not in told:
+    """Returns the manifests of the training job that a step starts; empty if it starts none."""
+    parameters = task.given("parameters")
+    if SETTINGS_KEY not in parameters:
         return []
-    settings = Settings.of({key: told[key]["runtimeValue"]["constant"] for key in (SETTINGS_KEY, OPERATION_KEY)})
+    settings = Settings.of({key: parameters[key]["runtimeValue"]["constant"] for key in (SETTINGS_KEY, OPERATION_KEY)})
     if not (section := settings.deploy.training_job):
         return []
     return make_manifests("", settings.deploy, section, settings.distribution.resolved(), ())

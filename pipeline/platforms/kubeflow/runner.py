@@ -18,26 +18,26 @@ logger = get_logger("kubeflow")
 
 
 class KubeflowV2Runner(KubeflowV2DagRunner):
-    """Compiles any TFX pipeline to a PipelineSpec that Kubeflow Pipelines 2 takes and executes.
+    """Compiles any TFX pipeline to a PipelineSpec that Kubeflow Pipelines 2 executes.
 
         config = KubeflowV2DagRunnerConfig(default_image="registry.example/mine@sha256:…")
         KubeflowV2Runner(config, output_filename="pipeline.yaml").run(pipeline)
 
-    The image needs tfx-estimator beside TFX. TFX's own command line takes this for its runner, with `--engine vertex`.
-    The file is JSON if it is called so, as it is by default, else YAML.
+    The image needs both tfx-estimator and TFX. TFX's CLI recognizes this as its own runner, with `--engine vertex`.
+    The file is JSON if its name ends in .json, as the default does, else YAML.
     """
 
     def run(
         self, pipeline: Pipeline, parameter_values: Optional[dict[str, Any]] = None, write_out: Optional[bool] = True
     ) -> dict[str, Any]:
-        """Compiles a pipeline; returns the PipelineSpec, as JSON has it.
+        """Compiles a pipeline; returns the PipelineSpec as JSON.
 
         Args:
-            parameter_values: The defaults of runtime parameters, in place of their own.
+            parameter_values: Override the defaults of runtime parameters.
             write_out: Whether the file is written.
 
         Raises:
-            DeclarationError: A step needs the resolver that it has.
+            DeclarationError: A step needs a resolver that cannot be replaced.
         """
         self._config.use_pipeline_spec_2_1 = True
         job = super().run(pipeline, parameter_values, write_out=False)
@@ -46,7 +46,7 @@ class KubeflowV2Runner(KubeflowV2DagRunner):
         for note in notes:
             logger.info(note)
         if write_out:
-            # Where TFX's command line has said, if it has.
+            # TFX's CLI may have set both attributes.
             file = os.path.join(self._output_dir, self._output_filename)
             write(file, text_of([spec], file).encode())
         return spec

@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines 2: a run, by the service's own HTTP API.
+"""Runs of Kubeflow Pipelines 2, by its HTTP API.
 
 Source: https://www.kubeflow.org/docs/components/pipelines/reference/api/kubeflow-pipeline-api-spec/.
 """
@@ -18,19 +18,19 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, Started, UnavailableError, failed
 from tfx_estimator.pipeline.platforms.note import Note
 
 NAMESPACE = "kubeflow"
-# The path by which kfp's own client reaches the service.
+# The path by which kfp's client reaches the service through the Kubernetes API server.
 _PROXY = "/api/v1/namespaces/{}/services/ml-pipeline:http/proxy"
 _API = "/apis/v2beta1"
-# A file with a token for an endpoint; likewise its own name for it.
+# The variable of kfp's client that names a file with a token for an endpoint.
 TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
 _TIMEOUT = (5.0, 60.0)
 _PAGE = "100"
 _SUCCEEDED = ("SUCCEEDED", "SKIPPED")
-# A run that is ending, which cannot be continued.
+# A run that is being cancelled, which cannot be continued.
 _ENDING = "CANCELING"
 _FAILED = ("FAILED", "CANCELED", _ENDING)
 _BAD_REQUEST, _REDIRECTION = 400, 3
@@ -39,7 +39,7 @@ _LOCAL_UI = "http://localhost:8080"
 
 
 def place_of(deploy: DeploySection, target: str, **options: Optional[str]) -> Note:
-    """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked.
+    """Returns a note of the submission's destination, without a job yet and without a request.
 
     Args:
         options: `context`, `namespace`, `endpoint` and `experiment`; see `Kubeflow`.
@@ -51,7 +51,7 @@ def place_of(deploy: DeploySection, target: str, **options: Optional[str]) -> No
 
 
 def where(note: Note) -> str:
-    """Returns the place in words."""
+    """Returns a description of the destination."""
     experiment = f", experiment {note.experiment}" if note.experiment else ""
     if note.endpoint:
         return note.endpoint + experiment + (f" in {note.namespace}" if note.namespace else "")
@@ -61,16 +61,16 @@ def where(note: Note) -> str:
 def connect(
     note: Note, folder: str, text: str = "", name: str = "", digest: str = "", account: Optional[str] = None
 ) -> Kubeflow:
-    """Connects to the service of a note; see `follow.Service`.
+    """Connects to a note's service; see `follow.Service`.
 
     Args:
         folder: For logs of pods.
-        text: What was compiled; empty where a job is only followed, as the next two.
-        account: That the steps run as; None is the service's default.
+        text: The compiled documents; empty if a job is only followed, as `name` and `digest`.
+        account: Service account of the steps; None is the service's default.
 
     Raises:
-        PipelineError: There is no such service, or no account for it.
-        LostError: It does not answer.
+        PipelineError: The service or an account for it is missing.
+        UnavailableError: It does not answer.
     """
     run = f"{name}-{digest}"
     return Kubeflow(note.endpoint, note.context, note.namespace, text, run, account, note.experiment)
@@ -80,16 +80,16 @@ class Kubeflow:
     """See `follow.Service`.
 
     Args:
-        endpoint: Address of the service; None is by way of the Kubernetes API server.
-        context: Of the kubeconfig, where there is no endpoint; None is its current one.
-        namespace: Of Kubeflow Pipelines; with an endpoint the experiment's: of several users one's own.
-        text: What was compiled; empty where a run is only followed.
-        name: Of the run, but for its number.
-        account: That the steps run as; None is the cluster's default.
-        experiment: That the runs belong to, made where there is none; None is the service's default.
+        endpoint: Address of the service; None connects through the Kubernetes API server.
+        context: Of the kubeconfig, without an endpoint; None is its current one.
+        namespace: Of Kubeflow Pipelines; with an endpoint the experiment's, which is the user's profile.
+        text: The compiled documents; empty if a run is only followed.
+        name: Of the run, without its number.
+        account: Service account of the steps; None is the cluster's default.
+        experiment: Of the runs, created if it does not exist; None is the service's default.
 
     Raises:
-        PipelineError: No cluster is known here, or there is no token.
+        PipelineError: No cluster is configured, or there is no token.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class Kubeflow:
         self._experiment, self._profile = experiment, namespace if endpoint else None
         # Keeps the context's name, because the current context may change.
         self._context = None if endpoint else kubernetes.find_context(context)[0]
-        self._client = kubernetes.Client(self._connect, _wants_to_know)
+        self._client = kubernetes.Client(self._connect, _needs_login)
         self._has_answered = False
         self._api = f"{'' if endpoint else _PROXY.format(self._namespace)}{_API}"
         self._runs = f"{self._api}/runs"
         self.host = self._client.host
 
     def start(self, again: bool) -> Started:
-        """See `follow.Service`. A run's ID is the service's own: what was submitted before is found by its name."""
+        """See `follow.Service`. An earlier submission is found by its name, as the service chooses a run's ID."""
         experiment = self._find_experiment(self._experiment) if self._experiment else ""
         runs = self._list(experiment)
         for number in sorted(runs, reverse=True):
@@ -124,19 +124,19 @@ class Kubeflow:
         name = f"{self._name}-{1 + max(runs, default=0)}"
         return Started(self._request("POST", self._runs, body=self._body(name, experiment))["run_id"], True)
 
-    def look(self, job: str) -> Look:
+    def status(self, job: str) -> JobStatus:
         """See `follow.Service`."""
         run = self._request("GET", f"{self._runs}/{job}")
         state = _state(run) or "PENDING"
         tasks, wrong = _details(run, self._task_names(run))
         if state in _SUCCEEDED:
-            return Look(state, True, tasks=tasks)
+            return JobStatus(state, True, tasks=tasks)
         if state not in _FAILED or state == _ENDING:
-            return Look(state, tasks=tasks)
+            return JobStatus(state, tasks=tasks)
         message = run.get("error") or ""
-        todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
-        told = message.get("message", "") if isinstance(message, dict) else str(message)
-        return Look(state, True, failed(job, state, told, wrong, todo), tasks=tasks)
+        todo = f"see the logs of its steps: {self.address(job)}; {RESUMES}"
+        text = message.get("message", "") if isinstance(message, dict) else str(message)
+        return JobStatus(state, True, failed(job, state, text, wrong, todo), tasks=tasks)
 
     def cancel(self, job: str) -> None:
         """See `follow.Service`."""
@@ -159,12 +159,12 @@ class Kubeflow:
     def _connect(self) -> Any:
         client = _of_endpoint(self._endpoint) if self._endpoint else kubernetes.connect(self._context)
         manager = client.rest_client.pool_manager
-        # A redirection is looked at: most are to a page where people sign in.
+        # Redirections are not followed: most lead to a login page.
         manager.urlopen = partial(manager.urlopen, redirect=False)
         return client
 
     def _find_experiment(self, name: str) -> str:
-        """Returns the ID of the experiment of a name; makes it where there is none."""
+        """Returns the ID of the experiment of this name, which is created if it does not exist."""
         path, owner = f"{self._api}/experiments", {"namespace": self._profile} if self._profile else {}
         query = [_filter("EQUALS", name), *owner.items()]
         for experiment in self._request("GET", path, query).get("experiments") or ():
@@ -172,31 +172,31 @@ class Kubeflow:
         return self._request("POST", path, body={"display_name": name, **owner})["experiment_id"]
 
     def _list(self, experiment: str) -> dict[int, dict[str, Any]]:
-        """Returns the runs of what was compiled, by their numbers: of those that were deleted there are gaps."""
+        """Returns the submission's runs by their numbers, with gaps for deleted runs."""
         wanted = [_filter("IS_SUBSTRING", f"{self._name}-"), *([("experiment_id", experiment)] if experiment else [])]
         name = re.compile(rf"{re.escape(self._name)}-(\d+)")
         found, page = {}, ""
         while True:
             query = [*wanted, ("page_size", _PAGE), *([("page_token", page)] if page else [])]
-            told = self._request("GET", self._runs, query)
-            for run in told.get("runs") or ():
+            answer = self._request("GET", self._runs, query)
+            for run in answer.get("runs") or ():
                 if match := name.fullmatch(run.get("display_name") or ""):
                     found[int(match[1])] = run
-            if not (page := told.get("next_page_token") or ""):
+            if not (page := answer.get("next_page_token") or ""):
                 return found
 
     def _body(self, name: str, experiment: str) -> dict[str, Any]:
         first, *rest = yaml.safe_load_all(self._text)
-        told = {"experiment_id": experiment, "service_account": self._account}
-        more = {key: value for key, value in told.items() if value}
+        optional = {"experiment_id": experiment, "service_account": self._account}
+        more = {key: value for key, value in optional.items() if value}
         spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
-        # The service does not look at the specification's `defaultPipelineRoot`.
+        # The service ignores the specification's `defaultPipelineRoot`.
         # Source: https://github.com/kubeflow/pipelines/blob/2.5.0/backend/src/apiserver/template/template.go.
         root = {"pipeline_root": first["defaultPipelineRoot"]}
         return {"display_name": name, "pipeline_spec": spec, "runtime_config": root, **more}
 
     def _task_names(self, run: Mapping[str, Any]) -> set[str]:
-        """Returns the steps of a run, or of what was compiled; nothing if neither is known."""
+        """Returns the step names of a run, or of the compiled pipeline; empty if neither is known."""
         whole = run.get("pipeline_spec") or next(yaml.safe_load_all(self._text), None) or {}
         spec = whole.get("pipeline_spec", whole)
         return set(spec.get("root", {}).get("dag", {}).get("tasks", ()))
@@ -207,50 +207,50 @@ class Kubeflow:
         from kubernetes.client.rest import ApiException
 
         try:
-            response = self._client.ask(method, path, query, body, timeout=_TIMEOUT)
-            # A page to sign in comes in place of JSON; later it may as well be a proxy's, of a service that restarts.
+            response = self._client.request(method, path, query, body, timeout=_TIMEOUT)
+            # A login page; after an earlier answer rather a proxy's error page, while the service restarts.
             if "html" in (response.headers.get("Content-Type") or ""):
-                told = "a page of HTML in place of JSON"
-                raise LostError(told) if self._has_answered else self._unknown(told)
+                reason = "a page of HTML in place of JSON"
+                raise UnavailableError(reason) if self._has_answered else self._unknown(reason)
             answer = json.loads(response.data or b"{}")
             self._has_answered = True
             return answer
         except ApiException as error:
-            told = f"{error.status} {kubernetes.message(error)}"
-            if _wants_to_know(error):
+            reason = f"{error.status} {kubernetes.message(error)}"
+            if _needs_login(error):
                 to = (error.headers.get("Location") or "").partition("?")[0]
-                raise self._unknown(f"{error.status}, a redirection to {to}" if to else told) from error
+                raise self._unknown(f"{error.status}, a redirection to {to}" if to else reason) from error
             if error.status not in _PERMANENT:
-                raise LostError(told) from error
-            raise self._refused(error.status, told) from error
+                raise UnavailableError(reason) from error
+            raise self._refused(error.status, reason) from error
         except ValueError as error:
-            raise LostError(first_line(error)) from error
+            raise UnavailableError(first_line(error)) from error
 
     @property
     def _where(self) -> str:
         return self._endpoint or f"the namespace {self._namespace} of {self.host}"
 
-    def _unknown(self, told: str) -> PipelineError:
-        todo = f"have {TOKEN_FILE} name a file with a token for it; or correct --endpoint"
+    def _unknown(self, reason: str) -> PipelineError:
+        todo = f"set {TOKEN_FILE} to a file with a token for it; or correct --endpoint"
         return PipelineError(
-            f"Kubeflow Pipelines in {self._where} does not know who asks: {told}",
-            expected="its answer, to an account that it knows",
+            f"Kubeflow Pipelines in {self._where} does not accept the credentials: {reason}",
+            expected="an account that it accepts",
             todo=todo if self._endpoint else "log in to the cluster again",
         )
 
-    def _refused(self, status: int, told: str) -> PipelineError:
+    def _refused(self, status: int, reason: str) -> PipelineError:
         todo = "see --endpoint, or --context and --namespace; or upload the compiled file in its pages"
         if status == _BAD_REQUEST and not (self._experiment and self._profile):
-            todo = "where it has several users, give --endpoint, --experiment NAME and --namespace, your profile's"
+            todo = "for a multi-user service, give --endpoint, --experiment NAME and --namespace, your profile"
         return PipelineError(
-            f"Kubeflow Pipelines in {self._where} refuses: {told}",
+            f"Kubeflow Pipelines in {self._where} refuses: {reason}",
             expected="a service of Kubeflow Pipelines 2 there, and an account that may create runs",
             todo=todo,
         )
 
 
-def _wants_to_know(error: Any) -> bool:
-    """Does the service, or a proxy in front of it, want the user to sign in: by a code, or by a page of its own."""
+def _needs_login(error: Any) -> bool:
+    """True if the service, or a proxy in front of it, requires a login: by a status code or a redirection."""
     return error.status == kubernetes.UNAUTHORIZED or error.status // 100 == _REDIRECTION
 
 
@@ -270,14 +270,14 @@ def _of_endpoint(endpoint: str) -> Any:
         except OSError as error:
             raise PipelineError(
                 f"{path} cannot be read: {error.strerror}",
-                expected=f"a file with a token there, as {TOKEN_FILE} says",
+                expected=f"a file with a token there, named by {TOKEN_FILE}",
                 todo="correct the variable, or unset it",
             ) from error
     return client.ApiClient(configuration)
 
 
 def _filter(operation: str, value: str) -> tuple[str, str]:
-    """Returns how a list is asked for of what has a name, or has it in its name."""
+    """Returns the query parameter that filters a list by display name."""
     predicate = {"operation": operation, "key": "display_name", "stringValue": value}
     return "filter", json.dumps({"predicates": [predicate]})
 
@@ -287,15 +287,15 @@ def _state(run: Mapping[str, Any]) -> str:
 
 
 def _details(found: Mapping[str, Any], names: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the states of a run's steps, and what those that failed say.
+    """Returns the states of a run's steps, and the messages of the failed ones.
 
-    A step is a DAG of its name, whose only child is the pod `executor`; beside it is the pod `NAME-driver`. What
-    could not be read has no name.
+    A step is a DAG of its name, whose only child is the pod `executor`; next to it is the pod `NAME-driver`. An
+    unreadable task has no name.
 
     Source: https://github.com/kubeflow/pipelines/tree/2.0.5/backend/src/v2/compiler/argocompiler.
     """
-    told = [(each.get("display_name") or "", each) for each in found.get("run_details", {}).get("task_details") or ()]
-    steps = {name: each for name, each in told if (name in names if names else _is_step(name))}
+    tasks = [(each.get("display_name") or "", each) for each in found.get("run_details", {}).get("task_details") or ()]
+    steps = {name: each for name, each in tasks if (name in names if names else _is_step(name))}
     return {name: each.get("state") or "" for name, each in steps.items()}, {
         name: (each.get("error") or {}).get("message", "")
         for name, each in steps.items()

@@ -1,8 +1,8 @@
-"""What a step of Kubeflow Pipelines 2 runs in place of TFX's own entry, whose arguments it takes.
+"""The entry point of a step of Kubeflow Pipelines 2, in place of TFX's own, whose arguments it takes.
 
-TFX 1.15 expects what Vertex AI hands over. Kubeflow Pipelines 2 tells it of no input what type it has
-(https://github.com/tensorflow/tfx/issues/7768), adds an output for the log of the container, and downloads every input
-of a step before that starts: it takes the objects that stand for folders in a bucket for files
+TFX 1.15 expects the input of Vertex AI. Kubeflow Pipelines 2 omits the types of input artifacts
+(https://github.com/tensorflow/tfx/issues/7768), adds an output for the container's log, and downloads every input of a
+step before it starts: it takes the objects that mark folders in a bucket for files
 (https://github.com/kubeflow/pipelines/issues/13476).
 """
 
@@ -25,28 +25,27 @@ from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.runners.entry import DRIVER
 
 
-def for_tfx(told: str, component: str) -> str:
-    """Makes what Kubeflow Pipelines 2 tells a step what TFX expects.
+def for_tfx(executor_input: str, component: str) -> str:
+    """Converts a step's ExecutorInput of Kubeflow Pipelines 2 to the one that TFX expects.
 
     Args:
-        component: The inputs of the step's component, likewise; empty if it has none.
+        component: JSON of the inputs of the step's component; empty if it has none.
 
     Returns:
-        The ExecutorInput. Its inputs are of the types that the component declares: what the service says of artifacts
-        is nothing, or a title of its own. Of its outputs those are left that the component declares, and not what
-        the service adds for itself: the container's log.
+        The ExecutorInput, with input types as the component declares them, because the service gives none or its own
+        titles; and without the output that the service adds, the container's log.
     """
-    whole = json.loads(told)
+    whole = json.loads(executor_input)
     declared = json.loads(component or "{}").get("artifacts", {})
     for key, listed in whole.get("inputs", {}).get("artifacts", {}).items():
         for artifact in listed.get("artifacts", ()):
             if key in declared:
                 artifact["type"] = declared[key]["artifactType"]
     values = whole.get("inputs", {}).get("parameterValues", {})
-    # TFX has text for whatever is no number: how the pipeline ended, for its exit handler.
+    # TFX has text for all values that are no numbers, for example the pipeline's final status of its exit handler.
     values.update((key, json.dumps(value)) for key, value in values.items() if isinstance(value, (dict, list)))
     outputs = whole.setdefault("outputs", {})
-    # TFX compiles each type to a schema.
+    # TFX compiles each declared type to a schema; the log has none.
     outputs["artifacts"] = {
         key: listed
         for key, listed in outputs.get("artifacts", {}).items()
@@ -56,12 +55,12 @@ def for_tfx(told: str, component: str) -> str:
 
 
 def remove_markers(folder: str) -> None:
-    """Removes the objects that TensorFlow's client of a bucket makes of folders: their names end in `/`.
+    """Removes the objects by which TensorFlow marks folders in a bucket: their names end in `/`.
 
-    A folder that holds something is one without them.
+    A folder with contents exists without its marker.
 
     Args:
-        folder: Address of what a step has written.
+        folder: Address of a step's output.
 
     Raises:
         PipelineError: They cannot be removed.
@@ -70,9 +69,9 @@ def remove_markers(folder: str) -> None:
         _remove_markers(f"{folder.rstrip('/')}/")
     except tf.errors.OpError as error:
         raise PipelineError(
-            f"the objects that stand for folders cannot be removed from {folder}: {error.message}",
-            expected="an account that may list and delete objects there: the next step could not download the others",
-            todo="give it a role as Storage Object User; then run the pipeline again",
+            f"the objects that mark folders cannot be removed from {folder}: {error.message}",
+            expected="an account that may list and delete objects there: the next step cannot download such objects",
+            todo="give it a role such as Storage Object User; then run the pipeline again",
         ) from error
 
 
@@ -91,17 +90,17 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Parses the command line.
 
     Returns:
-        What TFX's own entry makes of it, but for what `for_tfx` changes; and the arguments of Beam.
+        The arguments as TFX's own entry point parses them, with the input of `for_tfx`; and those of Beam.
     """
     args, rest = kubeflow_v2_run_executor._parse_flags([word for word in argv if word != DRIVER])
     args.is_driven = DRIVER in argv
-    told, component = args.json_serialized_invocation_args, args.json_serialized_inputs_spec_args
-    args.json_serialized_invocation_args = for_tfx(told, component)
+    executor_input, component = args.json_serialized_invocation_args, args.json_serialized_inputs_spec_args
+    args.json_serialized_invocation_args = for_tfx(executor_input, component)
     return args, rest
 
 
 def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
-    """Runs the step's executor as TFX does; ends the process where it fails by an error of this project's.
+    """Runs the step's executor as TFX does; exits with the error's code if it fails with a TfxEstimatorError.
 
     Args:
         parsed: As of `parse`.
@@ -112,23 +111,22 @@ def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
 
 def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     check_release()
-    # Imported late: the package checks the release when it is imported, and would end with a traceback before this step
-    # has said why.
+    # Imported late: the package checks the release on import, which would end in a traceback in place of the error.
     from tfx_estimator.components.baseline_finder import records
     from tfx_estimator.pipeline.config.paths import is_address
 
-    told: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)
-    outputs = told["outputs"]
+    executor_input: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)
+    outputs = executor_input["outputs"]
     if parsed[0].is_driven:
         driver.main(parsed[0])
         with open(outputs["outputFile"], encoding="utf-8") as file:
             driven = json.load(file)["artifacts"]
         for key, listed in outputs["artifacts"].items():
             listed["artifacts"][0]["metadata"] = driven[key]["artifacts"][0]["metadata"]
-    records.give_baseline(told)
-    parsed[0].json_serialized_invocation_args = json.dumps(told)
+    records.give_baseline(executor_input)
+    parsed[0].json_serialized_invocation_args = json.dumps(executor_input)
     kubeflow_v2_run_executor.main(parsed)
-    records.keep_blessed(told)
+    records.keep_blessed(executor_input)
     for listed in outputs["artifacts"].values():
         for artifact in listed.get("artifacts", ()):
             if is_address(artifact["uri"]):

@@ -1,1 +1,1 @@
-"""Executes a compiled PipelineSpec on this machine, as a service would: a rehearsal."""
+"""Executes a compiled PipelineSpec on this machine, emulating the service: a rehearsal."""

@@ -1,6 +1,6 @@
-"""A container's command: what a service fills in, and a process of this machine, with a log and tries.
+"""Emulates a container: fills in its command's placeholders, and runs it as a local process with a log and retries.
 
-Source: https://www.kubeflow.org/docs/components/pipelines/user-guides/components/; `{{$}}` is TFX's way.
+Source: https://www.kubeflow.org/docs/components/pipelines/user-guides/components/; `{{$}}` is used by TFX.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import REHEARSAL
 
-# For a training to reach a checkpoint.
+# Grace period, for a training to write a checkpoint.
 _END_SECONDS = 60.0
 _TAIL_LINES = 15
-# Of this process: a container has neither these modules nor this place in a cluster.
+# Variables of this process that a container does not have: its modules and its place in a cluster.
 _NOT_INHERITED = ("PYTHONPATH", "TF_CONFIG", "CLUSTER_SPEC", "KFP_POD_NAME", "SLURM_", "SLURMD_")
 
 _WHOLE = "{{$}}"
@@ -37,10 +37,10 @@ logger = get_logger("executing")
 
 @dataclass(frozen=True)
 class Command:
-    """What a container starts.
+    """A container's command.
 
     Args:
-        words: The command and its arguments, filled in.
+        words: The command and its arguments, with placeholders filled in.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Command:
 
 
 def start(command: Command, logs: str, tries: int) -> None:
-    """Starts a container's command until it succeeds.
+    """Runs a container's command until it succeeds.
 
     Args:
-        logs: Folder of the logs; each try leaves one.
+        logs: Folder of the logs, one of each try.
 
     Raises:
         PipelineError: It failed each time.
@@ -78,7 +78,7 @@ def _start_once(command: Command, log: str) -> int:
     """Returns the exit code, negative for a signal."""
     python, *rest = command.words
     with scratch.made() as temporary, open(log, "wb") as file:
-        # Nothing of the folder that this was started in can be imported.
+        # An empty working directory: nothing of the current one can be imported.
         folder = os.path.join(temporary, f"container-{os.getpid()}")
         os.makedirs(folder, exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
@@ -89,7 +89,7 @@ def _start_once(command: Command, log: str) -> int:
             stderr=subprocess.STDOUT,
             cwd=folder,
             env={**inherited, **scratch.variables(temporary), **command.env, REHEARSAL: "1"},
-            # Ctrl-C is for this process, which then ends the container.
+            # Ctrl-C reaches this process only, which then ends the container.
             start_new_session=True,
         )
         try:
@@ -99,7 +99,7 @@ def _start_once(command: Command, log: str) -> int:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends it as a service does, SIGTERM first, with all that it started."""
+    """Ends it with all of its children as a service does, SIGTERM first."""
     with shared_status.patient():
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -111,12 +111,12 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def fill(text: str, executor_input: Mapping[str, Any]) -> str:
-    """Fills in an argument.
+    """Fills in an argument's placeholders.
 
     Raises:
-        PipelineError: A placeholder means nothing.
+        PipelineError: A placeholder has no value.
     """
-    # Not twice: what is filled in may look like a placeholder itself.
+    # In one pass: a filled-in value may look like a placeholder itself.
     return "".join(
         json.dumps(executor_input, sort_keys=True)
         if piece == _WHOLE
@@ -139,9 +139,9 @@ def _look_up(path: str, executor_input: Mapping[str, Any]) -> Any:
                 value = value["artifacts"][0]
     except (KeyError, IndexError, TypeError) as error:
         raise PipelineError(
-            f"the placeholder {{{{$.{path}}}}} means nothing here",
+            f"the placeholder {{{{$.{path}}}}} has no value here",
             expected="an input or an output of the task",
-            todo="compile the pipeline anew, or see whether its place is emulated here",
+            todo="compile the pipeline again, or see whether this placeholder is emulated here",
         ) from error
     return value
 

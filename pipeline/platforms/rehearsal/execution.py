@@ -1,6 +1,6 @@
-"""Executes a compiled pipeline task by task, in the order of their dependencies, as the service would.
+"""Executes a compiled pipeline task by task, in the order of their dependencies.
 
-What is not emulated: images, machines, accounts, and that tasks which do not wait for each other run at the same time.
+Images, machines, accounts and the parallel execution of independent tasks are not emulated.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ _PUSH_DESTINATION = "push_destination"
 
 
 def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the runtime parameters of a rehearsal: what would go to the pipeline's own places stays here.
+    """Returns the runtime parameters of a rehearsal, with local folders in place of the pipeline's own.
 
     Args:
-        folders: Where.
+        folders: The local folders.
+        given: The user's values, as text.
 
     Raises:
-        DeclarationError: There is no such parameter, or one has no value, or none of its type.
+        DeclarationError: A parameter is unknown, has no value, or one of another type.
     """
     if unknown := [name for name in given if name not in job.parameters]:
         raise DeclarationError(
@@ -54,13 +55,13 @@ def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dic
         raise DeclarationError(
             f"the runtime parameter {missing[0]} has no value",
             expected="a value for each parameter without a default",
-            todo=f"say --parameter {missing[0]}=VALUE",
+            todo=f"give --parameter {missing[0]}=VALUE",
         )
     return values
 
 
 def _typed(name: str, text: str, kind: str) -> Any:
-    """Reads a parameter as its type says; of a type that is not known it stays text."""
+    """Parses a parameter by its type; one of an unknown type stays text."""
     wanted = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}.get(kind)
     if wanted is None:
         return text
@@ -69,22 +70,23 @@ def _typed(name: str, text: str, kind: str) -> Any:
         if type(value) is wanted:
             return value
     raise DeclarationError(
-        f"the runtime parameter {name} is a {kind}, and no {text!r}",
+        f"the runtime parameter {name} is a {kind}, not {text!r}",
         expected="JSON of that type: 7, 0.5, true, [1, 2]",
         todo="correct --parameter",
     )
 
 
-def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
-    """Copies the wheels of the user's modules to where the steps look for them, as `compile` tells to.
+def copy_modules(job: Job, source: str, folders: PipelineFolders) -> None:
+    """Copies the wheels of the user's modules to the pipeline's folder, where the steps expect them.
 
     Args:
-        folders: Where it is executed.
+        source: Folder of the compiled file and the wheels.
+        folders: The local folders.
     """
     for task in job.tasks:
         if (name := entry.wheel_of(task.container or {})) is None:
             continue
-        if os.path.isfile(wheel := os.path.join(beside, name)):
+        if os.path.isfile(wheel := os.path.join(source, name)):
             records.write(os.path.join(folders.home, entry.FOLDER, name), Path(wheel).read_bytes())
 
 
@@ -94,9 +96,9 @@ class Execution:
 
     Args:
         parameters: The values of its runtime parameters.
-        folders: Where its artifacts, and what is known of earlier executions, are kept.
+        folders: The local folders of artifacts, and of the records of earlier executions.
         logs: Folder for the logs of the containers.
-        caches: Whether what was made before may be taken.
+        caches: Whether results of earlier executions may be reused.
     """
 
     job: Job
@@ -109,14 +111,14 @@ class Execution:
         """Executes all tasks.
 
         Returns:
-            The artifacts by task and output, as a RuntimeArtifact's JSON.
+            The artifacts by task and output, as RuntimeArtifact JSON.
 
         Raises:
-            PipelineError: A task failed as often as it may, or a placeholder means nothing.
+            PipelineError: A task failed in all its tries, or a placeholder has no value.
         """
         self._records = Records(os.path.join(self.folders.local, "executions"), self.folders.home)
         self._number = self._records.next_number
-        # One that was ended before any of its tasks was done has left a folder, and no record.
+        # An execution that ended before its first task was done has left a folder, but no record.
         while records.exists(self._folder()):
             self._number += 1
         self._outputs: Outputs = {}
@@ -152,7 +154,7 @@ class Execution:
         return "ran"
 
     def _artifacts(self, task: Task) -> dict[str, dict[str, Any]]:
-        """The input artifacts, by input; an optional one that nobody found is left out."""
+        """Returns the input artifacts by input; an unresolved optional one is omitted."""
         found = {}
         for key, source in task.given("artifacts").items():
             producer = source["taskOutputArtifact"]
@@ -162,7 +164,7 @@ class Execution:
         return found
 
     def _parameters(self, task: Task) -> dict[str, Any]:
-        """The input parameters, typed as the component has them."""
+        """Returns the input parameters, with the component's types."""
         values: dict[str, Any] = {}
         for key, source in task.given("parameters").items():
             if "componentInputParameter" in source:
@@ -178,7 +180,7 @@ class Execution:
         return values
 
     def _folder(self) -> str:
-        """Of the artifacts of this execution."""
+        """Returns the artifacts' folder of this execution."""
         return os.path.join(self.folders.root, "local", f"{self.job.name}-{self._number}")
 
     def _start(
@@ -199,8 +201,8 @@ class Execution:
         }
         if self._is_kubeflow:
             with tempfile.TemporaryDirectory() as pod:
-                told = services.as_inputs(artifacts), parameters, services.as_outputs(outputs, folder)
-                made, values = self._run(task, *told, os.path.join(pod, services.OUTPUT_FILE))
+                given = services.as_inputs(artifacts), parameters, services.as_outputs(outputs, folder)
+                made, values = self._run(task, *given, os.path.join(pod, services.OUTPUT_FILE))
         else:
             made, values = self._run(task, artifacts, parameters, outputs, os.path.join(folder, _OUTPUT_FILE))
         for key, output in outputs.items():
@@ -220,9 +222,9 @@ class Execution:
         outputs: Mapping[str, dict[str, Any]],
         file: str,
     ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-        """Runs the task's container; returns what it says of its outputs."""
+        """Runs the task's container; returns the artifacts and parameters that it reports."""
         places = {key: os.path.join(os.path.dirname(file), key) for key in task.definitions("output", "parameters")}
-        told = {
+        executor_input = {
             "inputs": {"artifacts": _listed(inputs), "parameterValues": dict(parameters)},
             "outputs": {
                 "artifacts": _listed(outputs),
@@ -231,9 +233,10 @@ class Execution:
             },
         }
         spec = task.container or {}
-        words = tuple(container.fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ())))
+        words = (*spec.get("command", ()), *spec.get("args", ()))
+        filled = tuple(container.fill(word, executor_input) for word in words)
         variables = {each["name"]: each.get("value", "") for each in spec.get("env", ())}
-        container.start(container.Command(task.name, words, variables), self.logs, task.tries)
+        container.start(container.Command(task.name, filled, variables), self.logs, task.tries)
         return _read_output(file)
 
     @property
@@ -241,7 +244,7 @@ class Execution:
         return self.job.target == KUBEFLOW
 
     def _name(self, task: Task, key: str, index: int = 0) -> str:
-        """Of a new artifact, the `index`th of its task."""
+        """Returns the name of a new artifact, the `index`th of its task."""
         if self._is_kubeflow:
             return str(index + services.name_after([artifact["name"] for artifact in self._records.artifacts()]))
         return artifact_name(self._number, task.name, key)
@@ -252,15 +255,15 @@ def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _read_output(file: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """What the container says of the artifacts that it made, and its output parameters."""
-    told: dict[str, Any] = json.loads(records.read(file) or "{}")
-    made: Optional[dict[str, Any]] = told.get("artifacts")
+    """Returns the artifacts and output parameters that the container reports."""
+    output: dict[str, Any] = json.loads(records.read(file) or "{}")
+    made: Optional[dict[str, Any]] = output.get("artifacts")
     artifacts = {key: each["artifacts"][0] for key, each in (made or {}).items() if each.get("artifacts")}
-    return artifacts, told.get("parameterValues") or {}
+    return artifacts, output.get("parameterValues") or {}
 
 
 def _key(task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]) -> str:
-    """What a service compares: the interface, the container, and what is put in."""
+    """Returns the cache key, a digest of the interface, the container and the inputs."""
     names = {key: artifact["name"] for key, artifact in artifacts.items()}
     whole = [task.name, task.component, task.container, names, parameters]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

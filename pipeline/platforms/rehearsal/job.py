@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 
 _EXECUTORS = ("container", "resolver")
-# What no emulation of ours knows, of tasks.
+# Fields of tasks that are not emulated.
 _OF_TASKS = ("triggerPolicy", "parameterIterator", "artifactIterator")
 
 
@@ -25,40 +25,40 @@ class Task:
     """One task of a compiled pipeline.
 
     Args:
-        told: As the pipeline has it: inputs, retries, caching.
+        spec: The PipelineTaskSpec: inputs, retries, caching.
         component: Its interface: the inputs and outputs of each kind.
         executor: Its container or resolver.
         upstream: The tasks that it waits for.
     """
 
     name: str
-    told: Mapping[str, Any]
+    spec: Mapping[str, Any]
     component: Mapping[str, Any]
     executor: Mapping[str, Any]
     upstream: tuple[str, ...]
 
     @property
     def container(self) -> Optional[Mapping[str, Any]]:
-        """What starts it; None for a resolver, which a service does by itself."""
+        """Its container; None for a resolver, which the service runs itself."""
         return self.executor.get("container")
 
     @property
     def tries(self) -> int:
-        """How often a service starts it at most."""
-        return 1 + int(self.told.get("retryPolicy", {}).get("maxRetryCount", 0))
+        """Its maximum number of tries."""
+        return 1 + int(self.spec.get("retryPolicy", {}).get("maxRetryCount", 0))
 
     @property
     def is_cached(self) -> bool:
-        """May what it made before take the place of its execution."""
-        return bool(self.told.get("cachingOptions", {}).get("enableCache"))
+        """True if results of an earlier execution may be reused."""
+        return bool(self.spec.get("cachingOptions", {}).get("enableCache"))
 
     def definitions(self, direction: str, kind: str) -> Mapping[str, Any]:
-        """Returns what the component says of its `input` or `output`, `artifacts` or `parameters`, by key."""
+        """Returns the component's definitions of `input` or `output`, `artifacts` or `parameters`, by key."""
         return self.component.get(f"{direction}Definitions", {}).get(kind, {})
 
     def given(self, kind: str) -> Mapping[str, Any]:
-        """Returns where its input `artifacts` or `parameters` come from, by key."""
-        return self.told.get("inputs", {}).get(kind, {})
+        """Returns the sources of its input `artifacts` or `parameters`, by key."""
+        return self.spec.get("inputs", {}).get(kind, {})
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Job:
     """A compiled pipeline.
 
     Args:
-        root: Where the artifacts would go.
-        tasks: Each after those that it waits for.
-        parameters: The runtime parameters, with what they are unless somebody says otherwise.
-        kinds: Their types, as a PipelineSpec calls them.
+        root: The pipeline root, where the service would write artifacts.
+        tasks: In topological order.
+        parameters: The runtime parameters' defaults; None for one without.
+        kinds: Their types, as a PipelineSpec names them.
         target: The service that takes it.
     """
 
@@ -82,20 +82,17 @@ class Job:
 
 
 def read_documents(path: str) -> list[dict[str, Any]]:
-    """Reads a compiled pipeline, as JSON has it, and what follows it in its file.
-
-    Args:
-        path: Of the JSON, or YAML, file.
+    """Reads the JSON or YAML documents of a compiled pipeline; the pipeline is the first.
 
     Raises:
-        DeclarationError: It cannot be read, or is none.
+        DeclarationError: It cannot be read, or is no compiled pipeline.
     """
     shown = one_line(path)
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             text = file.read()
         try:
-            # As YAML, its numbers like 1e-07 would be text.
+            # The YAML parser would read JSON numbers like 1e-07 as text.
             documents = [json.loads(text)]
         except ValueError:
             documents = [*yaml.safe_load_all(text)]
@@ -104,36 +101,33 @@ def read_documents(path: str) -> list[dict[str, Any]]:
     if not documents or not isinstance(documents[0], dict):
         raise _wrong(f"{shown} is no compiled pipeline", "name another file")
     if documents[0].get("kind") == "Workflow":
-        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1", "compile it anew: --target kubeflow")
+        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1", "compile it again: --target kubeflow")
     return documents
 
 
 def read_job(path: str) -> Job:
-    """Reads a compiled pipeline.
-
-    Args:
-        path: Of the JSON, or YAML, file.
+    """Reads a compiled pipeline from its JSON or YAML file.
 
     Raises:
-        DeclarationError: It cannot be read, is none, or needs what is not emulated here.
+        DeclarationError: It cannot be read, is no compiled pipeline, or uses what is not emulated here.
     """
     shown, whole = one_line(path), read_documents(path)[0]
     spec, runtime = whole.get("pipelineSpec", whole), whole.get("runtimeConfig")
     try:
-        # Vertex AI takes a PipelineJob, Kubeflow Pipelines 2 what that holds.
+        # Vertex AI takes a PipelineJob, Kubeflow Pipelines 2 the PipelineSpec in it.
         return replace(read_spec(spec, runtime), target=VERTEX if "pipelineSpec" in whole else KUBEFLOW)
     except (KeyError, TypeError, AttributeError, graphlib.CycleError) as error:
         raise _wrong(f"{shown} is no compiled pipeline: {type(error).__name__}: {one_line(str(error))}") from error
 
 
 def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> Job:
-    """Reads a PipelineSpec, as JSON has it.
+    """Reads a PipelineSpec from JSON.
 
     Args:
-        runtime: Its runtimeConfig, where it is in a PipelineJob.
+        runtime: The runtimeConfig, if it is in a PipelineJob.
 
     Raises:
-        DeclarationError: It does not keep to its schema, or needs what is not emulated here.
+        DeclarationError: It violates its schema, or uses what is not emulated here.
     """
     version = str(spec["schemaVersion"])
     if not version.startswith("2.1"):
@@ -141,14 +135,14 @@ def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> 
     whole, config = canonical(spec, runtime)
     root, executors = whole["root"], whole["deploymentSpec"].get("executors", {})
     tasks = {}
-    for node, told in root["dag"]["tasks"].items():
-        component = whole["components"][told["componentRef"]["name"]]
-        if unknown := [key for key in _OF_TASKS if key in told] or [key for key in ("dag",) if key in component]:
+    for node, task in root["dag"]["tasks"].items():
+        component = whole["components"][task["componentRef"]["name"]]
+        if unknown := [key for key in _OF_TASKS if key in task] or [key for key in ("dag",) if key in component]:
             raise _wrong(f"the task {one_line(node)} has a {unknown[0]}, which is not emulated here")
-        artifacts = told.get("inputs", {}).get("artifacts", {}).values()
+        artifacts = task.get("inputs", {}).get("artifacts", {}).values()
         producers = {each.get("taskOutputArtifact", {}).get("producerTask", "") for each in artifacts}
-        upstream = tuple(sorted({*told.get("dependentTasks", ()), *producers}))
-        tasks[node] = Task(node, told, component, executors[component["executorLabel"]], upstream)
+        upstream = tuple(sorted({*task.get("dependentTasks", ()), *producers}))
+        tasks[node] = Task(node, task, component, executors[component["executorLabel"]], upstream)
         if tasks[node].executor.keys() not in [{each} for each in _EXECUTORS]:
             raise _wrong(
                 f"the task {node} has an executor that is not emulated here: {', '.join(tasks[node].executor)}"
@@ -162,28 +156,28 @@ def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> 
 
 
 def canonical(spec: Any, runtime: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns a PipelineSpec and its runtimeConfig as the service reads them: with values of their schema's types."""
-    # Where a file is only read for its tasks, as of `submit`, it was compiled by this process: kfp is loaded already.
+    """Returns a PipelineSpec and its runtimeConfig with values of their schema's types, as the service parses them."""
+    # Imported here; `submit`, which reads a file for its tasks only, has compiled it and so loaded kfp already.
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2
 
-    def parsed(told: Any, message: Any) -> dict[str, Any]:
+    def parsed(value: Any, message: Any) -> dict[str, Any]:
         try:
-            return json_format.MessageToDict(json_format.ParseDict(told, message))
+            return json_format.MessageToDict(json_format.ParseDict(value, message))
         except (json_format.Error, ValueError) as error:
-            raise _wrong(f"{type(message).__name__} does not keep to its schema: {one_line(str(error))}") from error
+            raise _wrong(f"{type(message).__name__} violates its schema: {one_line(str(error))}") from error
 
     whole = parsed(spec, pipeline_spec_pb2.PipelineSpec())
-    # A Struct of a PipelineSpec, whose schema is one of its own.
+    # A Struct in a PipelineSpec, with its own schema.
     deployed = parsed(spec["deploymentSpec"], pipeline_spec_pb2.PipelineDeploymentConfig())
     config = parsed(runtime or {}, pipeline_spec_pb2.PipelineJob.RuntimeConfig())
     return {**whole, "deploymentSpec": deployed}, config
 
 
 def _wrong(what: str, todo: str = "") -> DeclarationError:
-    """Returns the error of a file that is no compiled pipeline, or none for here."""
+    """Returns the error of a file that is no compiled pipeline, or cannot be executed here."""
     return DeclarationError(
         what,
         expected="what TFX, or `tfx-estimator compile`, wrote for Vertex AI or Kubeflow Pipelines 2",
-        todo=todo or "compile it anew, with schema 2.1, and without conditions, loops or pipelines inside of pipelines",
+        todo=todo or "compile it again, with schema 2.1, and without conditions, loops or nested pipelines",
     )

@@ -1,4 +1,4 @@
-"""What the executions of a pipeline left behind: the emulation of a service's metadata."""
+"""Records of a pipeline's executions: emulates a service's metadata store."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.files import write_json, write_whole
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.folders import former_home, rebased, tell_moved
+from tfx_estimator.pipeline.folders import former_home, log_moved, rebased
 
 
 def exists(path: str) -> bool:
-    """Tells whether there is a file or folder."""
+    """Returns True if the file or folder exists."""
     return _fileio().exists(path) if is_address(path) else os.path.exists(path)
 
 
 def read(path: str) -> Optional[str]:
-    """Returns a file's text; None if there is none."""
+    """Returns a file's text; None if it does not exist."""
     if not exists(path):
         return None
     if not is_address(path):
@@ -31,7 +31,7 @@ def read(path: str) -> Optional[str]:
 
 
 def write(path: str, content: bytes) -> None:
-    """Writes a file, whole or not at all, with the folders around it."""
+    """Writes a file atomically, and makes its parent folders."""
     make_folder(os.path.dirname(path))
     if not is_address(path):
         write_whole(path, content)
@@ -41,7 +41,7 @@ def write(path: str, content: bytes) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Makes a folder, with those around it, where none is there."""
+    """Makes a folder with its parents, unless it exists."""
     if is_address(path):
         _fileio().makedirs(path)
     else:
@@ -54,18 +54,18 @@ def _fileio() -> Any:
     return fileio
 
 
-# As Vertex AI calls them; the last part is ours.
+# Vertex AI's resource name of an artifact; the last part is ours.
 _NAME = "projects/local/locations/local/metadataStores/default/artifacts/{}"
 
 
 @dataclass(frozen=True)
 class Record:
-    """A task that was done.
+    """A completed task.
 
     Args:
-        number: Of the executions of this pipeline, from 1.
-        key: Equal for executions that would make the same; empty for one that is never taken from the cache.
-        outputs: The artifacts that it made, as a RuntimeArtifact's JSON, by output.
+        number: The execution of the pipeline, from 1.
+        key: The cache key; empty if it is never cached.
+        outputs: Its artifacts as RuntimeArtifact JSON, by output.
         values: Its output parameters.
     """
 
@@ -77,11 +77,11 @@ class Record:
 
 
 class Records:
-    """All tasks that were done in a folder, oldest first; of one that was moved, with artifacts where it lies now.
+    """All completed tasks of a pipeline, oldest first; after its folder was moved, with the artifacts' new addresses.
 
     Args:
-        folder: Where they are kept, a file each.
-        home: The pipeline's folder, in which tasks make their artifacts.
+        folder: Of the records, a file each.
+        home: The pipeline's folder, with the artifacts.
     """
 
     def __init__(self, folder: str, home: str) -> None:
@@ -90,30 +90,30 @@ class Records:
         # As an ordered set.
         self._formers: dict[str, None] = {}
         os.makedirs(folder, exist_ok=True)
-        # What was killed while it was written has another ending.
+        # A file whose writing was interrupted has another suffix.
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
         self._all = [self._read(os.path.join(folder, name)) for name in names]
-        tell_moved(self._formers, home)
+        log_moved(self._formers, home)
 
     @property
     def next_number(self) -> int:
-        """Of the execution that comes next."""
+        """The next execution's number."""
         return self._all[-1].number + 1 if self._all else 1
 
     def add(self, record: Record) -> None:
-        """Keeps a record."""
+        """Stores a record."""
         write_json(os.path.join(self._folder, f"{record.number:06}-{record.task}.json"), asdict(record), indent=2)
         self._all.append(record)
 
     def cached(self, key: str) -> Optional[Record]:
-        """Returns the latest execution of a key whose artifacts are still there; None if there is none."""
+        """Returns the latest record of a key whose artifacts still exist; None if there is none."""
         for record in reversed(self._all):
             if record.key == key and all(exists(artifact["uri"]) for artifact in record.outputs.values()):
                 return record
         return None
 
     def artifacts(self) -> Iterator[Mapping[str, Any]]:
-        """Yields all artifacts, the newest first."""
+        """Yields all artifacts, newest first."""
         for record in reversed(self._all):
             yield from record.outputs.values()
 
@@ -123,7 +123,7 @@ class Records:
         return replace(record, outputs={key: self._here(record, each) for key, each in record.outputs.items()})
 
     def _here(self, record: Record, artifact: dict[str, Any]) -> dict[str, Any]:
-        """An artifact where it lies now: at its former place there may be another of the same number."""
+        """Returns an artifact with its current address: at the former one there may be another of the same number."""
         place = rf"artifacts/local/[^/]+-{record.number}/{re.escape(record.task)}_1"
         if not (former := former_home(artifact["uri"], place, self._home)):
             return artifact
@@ -136,5 +136,5 @@ class Records:
 
 
 def artifact_name(number: int, task: str, output: str) -> str:
-    """Returns the name that a service would give an artifact, of its own in each execution."""
+    """Returns an artifact's unique name, as a service would assign it."""
     return _NAME.format(f"{number}.{task}.{output}")

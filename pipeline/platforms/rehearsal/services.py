@@ -1,4 +1,4 @@
-"""What a service does by itself: resolvers, which look for earlier artifacts, and handing artifacts over.
+"""Emulates a service's own part: resolvers, which find earlier artifacts, and passing artifacts between steps.
 
 The queries are those that TFX 1.15 compiles LatestArtifactStrategy and LatestBlessedModelStrategy to. None of them has
 `in_context`, and so each is "scoped to the current pipeline context": ResolverSpec.ArtifactQuerySpec in
@@ -27,13 +27,13 @@ _PLACEHOLDER = re.compile(r"\{\{\$\.inputs\.artifacts\['(\w+)'\]\.metadata\['(\w
 def resolve(
     task: Task, inputs: Mapping[str, Mapping[str, Any]], earlier: Iterable[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Resolves the artifacts of a resolver.
+    """Runs a resolver.
 
     Args:
         earlier: All artifacts of this pipeline, the newest first.
 
     Returns:
-        The newest artifact that each query fits; outputs for which there is none are left out.
+        The newest artifact that matches each query; outputs without one are omitted.
 
     Raises:
         PipelineError: A query is of a kind that is not emulated.
@@ -57,7 +57,7 @@ def title(artifact_type: Mapping[str, Any]) -> str:
 
 
 def _fill(text: str, inputs: Mapping[str, Mapping[str, Any]]) -> Optional[str]:
-    """Fills in what a query takes of an input; None where that was not found itself."""
+    """Fills in a query's placeholders for metadata of inputs; None if an input was not resolved."""
     for key, name in _PLACEHOLDER.findall(text):
         if key not in inputs or name not in inputs[key].get("metadata", {}):
             return None
@@ -92,30 +92,30 @@ def _not_emulated(term: str) -> PipelineError:
     )
 
 
-# Of the pod, and gone with it.
+# In the pod, and deleted with it.
 OUTPUT_FILE = os.path.join("kfp_outputs", "output_metadata.json")
-# Where the service publishes the containers' logs, as it does unless told otherwise.
+# The output to which the service publishes the container's log by default.
 _LOGS = "executor-logs"
 
 Artifact = Mapping[str, Any]
 
 
 def as_inputs(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
-    """Returns the inputs of a step: ML Metadata's clients look no type up."""
+    """Returns a step's inputs: the service does not look up their types in ML Metadata."""
     return {key: {**artifact, "type": {"instanceSchema": ""}} for key, artifact in artifacts.items()}
 
 
 def as_outputs(artifacts: Mapping[str, Artifact], folder: str) -> dict[str, dict[str, Any]]:
-    """Returns what a step is told of its outputs: ML Metadata has not named them yet."""
-    told = {key: {"uri": artifact["uri"], "type": artifact["type"]} for key, artifact in artifacts.items()}
-    return {**told, _LOGS: {"uri": os.path.join(folder, _LOGS), "type": {"schemaTitle": "system.Artifact"}}}
+    """Returns a step's outputs, which ML Metadata has not named yet."""
+    outputs = {key: {"uri": artifact["uri"], "type": artifact["type"]} for key, artifact in artifacts.items()}
+    return {**outputs, _LOGS: {"uri": os.path.join(folder, _LOGS), "type": {"schemaTitle": "system.Artifact"}}}
 
 
 def as_kept(artifact: Artifact, task: str, key: str) -> dict[str, Any]:
-    """Returns an artifact as ML Metadata keeps it.
+    """Returns an artifact as ML Metadata stores it.
 
     Raises:
-        PipelineError: A value is of no type that is kept.
+        PipelineError: A property is null.
     """
     about = {"display_name": key, "store_session_info": "null"}
     metadata = {
@@ -132,9 +132,9 @@ def name_after(names: list[str]) -> int:
 def _kept(value: Any, what: str) -> Any:
     if value is None:
         raise PipelineError(
-            f"the property {what} is null, which Kubeflow Pipelines 2 cannot keep",
+            f"the property {what} is null, which Kubeflow Pipelines 2 cannot store",
             expected="a number, a text, a list or a mapping",
-            todo="leave it out",
+            todo="omit it",
         )
     if isinstance(value, (bool, int, float)):
         return float(value)

@@ -1,4 +1,4 @@
-"""Training jobs of Kubernetes, TFJob, TrainJob, JobSet: a whole pipeline in one, or the training of a step."""
+"""Kubernetes training jobs (TFJob, TrainJob, JobSet): one runs a whole pipeline, or the training of one step."""
 
-# The declaration comes first: it imports the section of this platform, which stands on the declaration's ground.
+# Imported first: it imports this platform's section, which imports the declaration's own modules.
 import tfx_estimator.pipeline.config  # noqa: F401

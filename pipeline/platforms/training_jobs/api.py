@@ -1,4 +1,4 @@
-"""What is asked of a cluster for training jobs; answers are plain mappings, as JSON has them."""
+"""The Kubernetes API requests for training jobs; answers are plain JSON mappings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB, TRAIN_JOB, Kind, Object
 
-# A watch without news is requested anew after so long, which finds dead connections.
+# A silent watch is reopened after this time, to detect dead connections.
 WATCH_SECONDS = 10
-# So is a log, if its pod prints nothing for so long.
+# A silent log, likewise.
 _LOG_SECONDS = 90.0
 # The namespace if neither declaration nor kubeconfig names one.
 NAMESPACE = "default"
@@ -24,27 +24,27 @@ _MERGE = "application/merge-patch+json"
 
 
 class ExpiredError(Exception):
-    """What is to be watched from on is forgotten: list anew."""
+    """The resource version has expired: list again."""
 
 
 class TakenError(Exception):
-    """There is an object of this name."""
+    """An object of this name exists."""
 
 
-class MissingError(LostError):
-    """There is no object of this name."""
+class MissingError(UnavailableError):
+    """No object has this name."""
 
 
 class Kube:
-    """A namespace of a Kubernetes cluster. Every question may raise LostError, and PipelineError where it is refused.
+    """A namespace of a Kubernetes cluster. Requests may raise UnavailableError, or PipelineError if they are refused.
 
     Args:
-        context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
+        context: Of the kubeconfig; None is its current one, or without a kubeconfig the cluster of this pod.
         namespace: None is the context's, or the pod's.
-        kind: Of the training jobs that are meant.
+        kind: Of the training jobs.
 
     Raises:
-        PipelineError: No cluster is known here.
+        PipelineError: No cluster is configured.
     """
 
     def __init__(self, context: Optional[str] = None, namespace: Optional[str] = None, kind: Kind = TF_JOB) -> None:
@@ -58,15 +58,15 @@ class Kube:
         self._pods = self._path_of("v1", "pods")
 
     def check(self) -> None:
-        """Finds out early that there can be no training job.
+        """Checks early that training jobs can be created.
 
         Raises:
-            PipelineError: There is no such server, no CRD of the kind, or no permission.
+            PipelineError: The server, the kind's CRD or a permission is missing.
         """
         try:
             self.jobs()
             self.pods("any")
-        except LostError as error:
+        except UnavailableError as error:
             raise PipelineError(
                 f"the Kubernetes API server {self.host} does not answer: {error}",
                 expected="a cluster that can be reached from here",
@@ -74,15 +74,15 @@ class Kube:
             ) from error
 
     def kubectl(self, words: str) -> str:
-        """Returns a command for whoever is to look into this namespace."""
+        """Returns a kubectl command in this namespace."""
         return kubernetes.kubectl(words, self.context, self.namespace)
 
     def create(self, manifest: Object, needed: Sequence[Object] = ()) -> Object:
-        """Creates a training job after what has to be there before it, and goes with it.
+        """Creates a training job after the objects that it needs, which it then owns.
 
         Raises:
-            TakenError: There is one of this name.
-            LostError: Nobody knows whether it was created.
+            TakenError: A job of this name exists.
+            UnavailableError: It is unknown whether it was created.
             PipelineError: It was refused.
         """
         for each in needed:
@@ -93,10 +93,10 @@ class Kube:
         return job
 
     def add(self, manifest: Object, job: Optional[Object] = None) -> None:
-        """Creates an object that a training job needs, where there is none of its name, which says its contents.
+        """Creates an object that a training job needs, unless it exists: its name identifies its contents.
 
         Args:
-            job: The training job, as the server tells of it, which becomes its owner: it goes with that; None is none.
+            job: The training job that becomes its owner, as the server returned it; None for no owner.
         """
         path = self._path_of(manifest["apiVersion"], f"{manifest['kind'].lower()}s")
         owner = {}
@@ -111,54 +111,55 @@ class Kube:
                 self._ask("PATCH", f"{path}/{manifest['metadata']['name']}", body={"metadata": owner}, kind=_MERGE)
 
     def read(self, name: str) -> Optional[Object]:
-        """Returns a training job; None if there is none."""
-        # Uses `list`: a 404 of `get` may also mean that the cluster does not know the kind.
+        """Returns a training job; None if it does not exist."""
+        # Uses `list`: a 404 of `get` may also mean that the cluster lacks the kind.
         return next(iter(self.jobs(f"metadata.name={name}")["items"]), None)
 
     def delete(self, name: str, uid: str) -> None:
-        """Deletes a training job, which goes after its pods; one that has gone, or is another by now, is left alone."""
+        """Deletes a training job after its pods, unless it is gone or was replaced by another one."""
         if self.kind is TRAIN_JOB:
-            # Kubeflow Trainer makes another JobSet of a TrainJob that is being deleted: have that start no pods.
+            # Kubeflow Trainer recreates the JobSet of a TrainJob that is being deleted: suspended, it starts no pods.
             with contextlib.suppress(MissingError, TakenError):
                 body = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
                 self._ask("PATCH", f"{self._jobs}/{name}", body=body, kind=_MERGE)
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
-        self._delete(f"{self._jobs}/{name}", options)
+        with contextlib.suppress(MissingError, TakenError):
+            self._ask("DELETE", f"{self._jobs}/{name}", body=options)
 
     def jobs(self, selector: str = "", **options: Any) -> Any:
         """Lists training jobs.
 
         Args:
-            options: As of `_ask`, where `watch` asks for them.
+            options: As of `_ask`; used by `watch`.
         """
         return self._ask("GET", self._jobs, {"fieldSelector": selector, **options.pop("query", {})}, **options)
 
     def pods(self, name: str, **options: Any) -> Any:
-        """Lists the pods of one; likewise."""
+        """Lists a training job's pods; see `jobs`."""
         selector = {"labelSelector": f"{self.kind.job_label}={name}"}
         return self._ask("GET", self._pods, {**selector, **options.pop("query", {})}, **options)
 
     def log(self, pod: str, since: str) -> Iterator[bytes]:
-        """Yields what a pod prints, to its end, each line with its time before it.
+        """Yields a pod's log to its end; each line begins with its time.
 
         Args:
-            since: A time, as RFC 3339 has it; empty is from the beginning.
+            since: A time in RFC 3339 format; empty is from the beginning.
 
         Raises:
-            LostError: It cannot be had, for now; or nothing was said for so long that the connection may be dead.
+            UnavailableError: It is not available now, or was silent for so long that the connection may be dead.
         """
-        asked = {"container": self.kind.container, "timestamps": "true", "follow": "true"}
-        asked.update({"sinceTime": since} if since else {})
-        yield from _streamed(self._ask("GET", f"{self._pods}/{pod}/log", asked, stream_seconds=_LOG_SECONDS))
+        query = {"container": self.kind.container, "timestamps": "true", "follow": "true"}
+        query.update({"sinceTime": since} if since else {})
+        yield from _streamed(self._ask("GET", f"{self._pods}/{pod}/log", query, stream_seconds=_LOG_SECONDS))
 
     def watch(self, ask: Any, version: str) -> Iterator[tuple[str, Object]]:
-        """Yields what happens to objects: `ADDED`, `MODIFIED` or `DELETED`, and the object; for some seconds.
+        """Yields events for some seconds: `ADDED`, `MODIFIED` or `DELETED`, and the object.
 
         Args:
             ask: `jobs` or `pods`, with the first argument bound.
 
         Raises:
-            ExpiredError: The server has forgotten it.
+            ExpiredError: The server no longer has the version.
         """
         query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
         rest = b""
@@ -168,7 +169,7 @@ class Kube:
                 try:
                     event = json.loads(line)
                 except ValueError as error:
-                    raise LostError(f"this is no event: {line[:80]!r}") from error
+                    raise UnavailableError(f"not an event: {line[:80]!r}") from error
                 if event["type"] == "ERROR":
                     raise ExpiredError(event["object"].get("message", ""))
                 yield event["type"], event["object"]
@@ -180,10 +181,6 @@ class Kube:
     def _path_of(self, version: str, plural: str) -> str:
         group = f"/apis/{version}" if "/" in version else f"/api/{version}"
         return f"{group}/namespaces/{self.namespace}/{plural}"
-
-    def _delete(self, path: str, options: Object) -> None:
-        with contextlib.suppress(MissingError, TakenError):
-            self._ask("DELETE", path, body=options)
 
     def _ask(
         self,
@@ -197,66 +194,66 @@ class Kube:
         """Returns the answer.
 
         Args:
-            stream_seconds: How long the server may be silent, where the answer is a stream; 0 where it is none.
+            stream_seconds: How long a streamed answer may be silent; 0 for one that is not streamed.
         """
         from kubernetes.client.rest import ApiException
 
         connects, reads = kubernetes.TIMEOUT
         timeout = (connects, stream_seconds or reads)
         try:
-            response = self._client.ask(
+            response = self._client.request(
                 method, path, [*(query or {}).items()], body, kind, timeout, bool(stream_seconds)
             )
             return response if stream_seconds else json.loads(response.data)
         except ApiException as error:
             raise self._error_of(error) from error
         except ValueError as error:
-            raise LostError(first_line(error)) from error
+            raise UnavailableError(first_line(error)) from error
 
     def _error_of(self, error: Any) -> Exception:
-        said = kubernetes.message(error)
+        message = kubernetes.message(error)
         if error.status == _CONFLICT:
-            return TakenError(said)
+            return TakenError(message)
         if error.status == _GONE:
-            return ExpiredError(said)
-        if error.status == _MISSING and "page not found" in said:
+            return ExpiredError(message)
+        if error.status == _MISSING and "page not found" in message:
             return PipelineError(
                 f"the Kubernetes cluster {self.host} has no {self.kind.name}s",
                 expected=f"the CRD {self.kind.plural}.{self.kind.group}, of version {self.kind.version}",
-                todo=f"install {self.kind.install}, or ask who runs the cluster",
+                todo=f"install {self.kind.install}, or ask the cluster's administrator",
             )
-        if error.status == _MISSING and said.startswith("namespaces "):
+        if error.status == _MISSING and message.startswith("namespaces "):
             get = kubernetes.kubectl("get namespaces", self.context)
             return PipelineError(
-                f"the Kubernetes cluster {self.host} has no namespace {self.namespace}: {said}",
-                expected="a namespace that there is",
+                f"the Kubernetes cluster {self.host} has no namespace {self.namespace}: {message}",
+                expected="an existing namespace",
                 todo=f"correct {self.kind.option('namespace')}, or create it: see `{get}`",
             )
         if error.status == _MISSING:
-            return MissingError(said)
+            return MissingError(message)
         if error.status == kubernetes.UNAUTHORIZED:
             return PipelineError(
-                f"the Kubernetes API server {self.host} does not know who asks: {said}",
-                expected="credentials that it knows",
+                f"the Kubernetes API server {self.host} does not accept the credentials: {message}",
+                expected="valid credentials",
                 todo=f"log in to the cluster again; see whether `{self._get}` works",
             )
-        if error.status == _FORBIDDEN and "must be created before" in said:
-            # Kubeflow Trainer's webhook has not seen the TrainingRuntime yet.
-            return LostError(said)
-        if error.status == _FORBIDDEN and "admission webhook" not in said:
+        if error.status == _FORBIDDEN and "must be created before" in message:
+            # Kubeflow Trainer's webhook does not have the TrainingRuntime in its cache yet.
+            return UnavailableError(message)
+        if error.status == _FORBIDDEN and "admission webhook" not in message:
             return PipelineError(
-                f"the Kubernetes API server {self.host} refuses: {said}",
+                f"the Kubernetes API server {self.host} refuses: {message}",
                 expected=f"verbs create, get, list, watch, delete on {self.kind.plural}, list, watch on pods, get on "
                 f"pods/log; patch on trainjobs, and create, patch on trainingruntimes and, to submit, configmaps",
-                todo=f"have a Role in the namespace {self.namespace} say so",
+                todo=f"grant them by a Role in the namespace {self.namespace}",
             )
         if error.status in (_INVALID, _BAD, _FORBIDDEN):
             return PipelineError(
-                f"the Kubernetes API server refuses the {self.kind.name}: {said}",
+                f"the Kubernetes API server refuses the {self.kind.name}: {message}",
                 expected="a manifest that its CRD allows",
                 todo=f"see `tfx-estimator compile --target {self.kind.section}`, correct deploy, and run again",
             )
-        return LostError(f"{error.status} {said}")
+        return UnavailableError(f"{error.status} {message}")
 
 
 def _streamed(response: Any) -> Iterator[bytes]:
@@ -265,6 +262,6 @@ def _streamed(response: Any) -> Iterator[bytes]:
     try:
         yield from response.stream(None, decode_content=False)
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise LostError(first_line(error)) from error
+        raise UnavailableError(first_line(error)) from error
     finally:
         response.close()

@@ -1,4 +1,4 @@
-"""Compiles a declaration into a training job whose pods run it, the chief the pipeline, the others its training."""
+"""Compiles a declaration into a training job: its chief runs the pipeline, the other pods its training."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tfx_estimator.pipeline.platforms.training_jobs.rules import DECLARATION, MO
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
-# Further labels of the chief's pod, where its name is not known before.
+# Labels that select the chief's pod of a JobSet, whose name has a random suffix.
 _CHIEF = f"jobset.sigs.k8s.io/replicatedjob-name={NODE},batch.kubernetes.io/job-completion-index=0"
 
 
 def compile_declaration(declaration: Declaration, target: str, modules: Optional[Packed]) -> list[dict[str, Any]]:
-    """Compiles a declaration, for pods that are tasks of a cluster that is already there.
+    """Compiles a declaration, for pods that find their cluster in TF_CONFIG.
 
     Args:
         target: The section of `deploy` that declares the job.
-        modules: The user's own, which travel with the declaration in a ConfigMap; they are not too large, as was
-            checked when the declaration was loaded.
+        modules: The user's own, shipped with the declaration in a ConfigMap; their size was checked when the
+            declaration was loaded.
 
     Returns:
-        The ConfigMap, what else there has to be, and the job.
+        The ConfigMap, further objects that the job needs, and the job.
     """
     deploy = declaration.deploy or DeploySection()
     data, binary = contents(declaration, modules)
@@ -48,60 +48,59 @@ def compile_declaration(declaration: Declaration, target: str, modules: Optional
     ]
     if modules:
         command = [*entry.COMMAND, *entry.arguments(CONFIG_FOLDER, modules, command)]
-    # Another declaration is another ConfigMap: pods that start again must not see what is not theirs.
+    # The name has a digest: a restarted pod must not see another submission's ConfigMap.
     digest = hashlib.sha256(json.dumps([data, binary], sort_keys=True).encode()).hexdigest()
     name = job_name(kind_of(deploy, target), declaration.name)
-    made: dict[str, Any] = {
+    config_map: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": f"{name}-{digest[:10]}"},
         "data": data,
     }
     if namespace := getattr(deploy, target).namespace:
-        made["metadata"]["namespace"] = namespace
+        config_map["metadata"]["namespace"] = namespace
     if binary:
-        made["binaryData"] = binary
+        config_map["binaryData"] = binary
     paths = {key: key for key in (*data, *binary)}
     if modules:
         paths[MODULES] = f"{entry.FOLDER}/{modules.name}"
-    mounted = {
-        "name": made["metadata"]["name"],
+    volume = {
+        "name": config_map["metadata"]["name"],
         "items": [{"key": key, "path": path} for key, path in sorted(paths.items())],
     }
     documents = [
-        made,
-        *make_manifests(name, deploy, target, declaration.trainer.distribution, command, mounted),
+        config_map,
+        *make_manifests(name, deploy, target, declaration.trainer.distribution, command, volume),
     ]
     for each in documents:
-        # By this label a new start finds what an earlier declaration of this name has left.
+        # The delete commands of `instructions` select the objects of an earlier submission by this label.
         each["metadata"].setdefault("labels", {})[PIPELINE] = name
     return documents
 
 
 def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[str]:
-    """Yields what the user does with the compiled file."""
+    """Yields the next steps for the user."""
     deploy = declaration.deploy or DeploySection()
     job, kind = getattr(deploy, target), kind_of(deploy, target)
     name = job_name(kind, declaration.name)
-    # A job that is there, also an ended one, does not start by being applied again. In the foreground: the next one's
-    # pods have the names of those that go.
-    # By its name: that of an earlier version has no label.
+    # `apply` does not restart an existing job, even an ended one. Deletion is in the foreground, because the new pods
+    # have the names of the old ones; and by name, because the jobs of earlier versions have no label.
     words = [f"delete {kind.plural} {name} --ignore-not-found --cascade=foreground --wait"]
     words.append(f"delete configmaps --selector {PIPELINE}={name}")
     if kind is TRAIN_JOB:
-        # Kubeflow Trainer makes pods anew of a TrainJob that is being deleted, if it finds this.
+        # Kubeflow Trainer recreates the pods of a TrainJob that is being deleted while its runtime exists.
         words.insert(0, f"delete trainingruntimes --selector {PIPELINE}={name} --wait=false")
     apply = f"apply --server-side --filename {shlex.quote(str(file))}"
     start = [*(kubectl(each, job.context, job.namespace) for each in words), kubectl(apply, job.context)]
-    yield f"start it, in place of an earlier one: {' && '.join(start)}"
+    yield f"start it, replacing an earlier one: {' && '.join(start)}"
     chief = f"{name}-chief-0" if kind is TF_JOB else f"--tail=-1 --selector {kind.job_label}={name},{_CHIEF}"
-    yield f"see it run: {kubectl(f'logs --follow {chief}', job.context, job.namespace)}"
+    yield f"see its log: {kubectl(f'logs --follow {chief}', job.context, job.namespace)}"
     role = job.role("chief")
     yield f"note: its chief runs every step, with the resources of deploy.{target}.replicas.{role}"
 
 
 def rows(documents: list[Object]) -> Iterator[Row]:
-    """Yields what the pods will run on."""
+    """Yields the pods' resources."""
     for role, (count, spec) in pods_of(documents).items():
         (container,) = spec["containers"]
         yield row_of(f"{count} {role}", container)

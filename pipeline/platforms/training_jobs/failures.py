@@ -1,4 +1,4 @@
-"""Why pods fail, and what that comes to: restarts, each with its cause, or the error that the training ends with."""
+"""Why pods fail, and the consequence: a restart with its cause, or the error that ends the training."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import EXIT_CODE, Kind
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import RETRYABLE_CODE
 
-# How long to look for the cause if a pod only reports that another one has gone; and how long failures count as
-# consequences of one that was noted.
+# How long to wait for the cause if a pod only reports that it lost another one; and how long further failures count as
+# consequences of a recorded one.
 _CAUSE_SECONDS, _CONSEQUENCE_SECONDS = 8.0, 120.0
-# How long its operator may take to end a TFJob after a pod has failed for good. It never does if another pod was just
-# restarted: the TFJob then stays Restarting.
+# How long the operator may take to end a TFJob after a pod has failed permanently. It never does if another pod was
+# just restarted: the TFJob then stays Restarting.
 # Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/controller.v1/tensorflow/tfjob_controller.go.
 FINAL_SECONDS = 30.0
 _RETRYABLE_FROM = 128
-_WHAT = "its pod, and what hung on it, was started again"
+_WHAT = "its pod, and those that depend on it, were restarted"
 
 _LOG_LINES = 15
-# Errors whose exit codes say more than that a task has failed.
+# Errors whose exit codes tell more than that a task has failed.
 _KINDS = (
     errors.DeclarationError,
     errors.DataError,
@@ -48,9 +48,9 @@ class PodFailure:
     Args:
         task: For example `worker-0`.
         code: The container's exit code; None if there was no container.
-        reason: In Kubernetes' words: `Error`, `OOMKilled`, `Evicted`.
-        message: What the container left, or the end of its log.
-        log: Path of its log here.
+        reason: As of Kubernetes: `Error`, `OOMKilled`, `Evicted`.
+        message: The container's termination message, or the end of its log.
+        log: Local path of its log.
     """
 
     task: str
@@ -62,17 +62,17 @@ class PodFailure:
 
     @property
     def from_peer(self) -> bool:
-        """Is it only the consequence of another pod's end."""
-        # A task that is asked to stop asks the others as well.
+        """True if it is only the consequence of another pod's end."""
+        # A task that receives SIGTERM stops the others as well.
         return self.code in (RETRYABLE_CODE, errors.SIGNALLED + signal.SIGTERM)
 
     @property
     def cause(self) -> str:
-        """What happened, in a few words."""
+        """A short description."""
         if self.reason not in ("", "Error"):
             return f"ended: {self.reason}" + (f" (exit code {self.code})" if self.code is not None else "")
-        if self.from_peer and (said := self._left_error()):
-            return f"failed: {(said['what'].splitlines() or [''])[0][:120]}"
+        if self.from_peer and (fields := self._error_fields()):
+            return f"failed: {(fields['what'].splitlines() or [''])[0][:120]}"
         if self.code is None or self.code <= errors.SIGNALLED or self.code == RETRYABLE_CODE:
             return f"ended with exit code {self.code}"
         number = self.code - errors.SIGNALLED
@@ -84,36 +84,36 @@ class PodFailure:
 
         Args:
             kind: Of its job.
-            runs_pipeline: Whether its command is `tfx-estimator run`, whose exit code tells what was wrong.
+            runs_pipeline: Whether its command is `tfx-estimator run`, whose exit code gives the kind of error.
         """
         where = f"the log of the pod {self.pod}: {self.log}"
-        if said := self._left_error():
-            told = errors.from_json(said) or errors.TaskFailedError(
-                said["what"], expected=said["expected"], todo=said["todo"]
+        if fields := self._error_fields():
+            error = errors.from_json(fields) or errors.TaskFailedError(
+                fields["what"], expected=fields["expected"], todo=fields["todo"]
             )
-            told.todo = f"{told.todo}; {where}" if told.todo else f"see {where}"
-            return told
+            error.todo = f"{error.todo}; {where}" if error.todo else f"see {where}"
+            return error
         lines = self.message.splitlines()[-_LOG_LINES:] or read_tail(self.log, _LOG_LINES)
         end = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         todo = f"see {where}"
         if self.reason == "OOMKilled":
             memory = kind.option(f"replicas.{kind.role(self.task.partition('-')[0])}.memory_gb")
             todo = f"raise {memory}; {where}"
-        made = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
-        return made(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
+        error_type = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
+        return error_type(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
 
-    def _left_error(self) -> Optional[dict[str, Any]]:
+    def _error_fields(self) -> Optional[dict[str, Any]]:
         try:
-            said = json.loads(self.message)
+            fields = json.loads(self.message)
         except ValueError:
             return None
-        return said if isinstance(said, dict) and {"type", "what", "expected", "todo"} <= said.keys() else None
+        return fields if isinstance(fields, dict) and {"type", "what", "expected", "todo"} <= fields.keys() else None
 
 
 class Restarts(Protocol):
-    """Who is told of restarts."""
+    """A receiver of restarts."""
 
-    # When a restart was last noted, here or by a pod's supervisor.
+    # When a restart was last recorded, here or by a pod's supervisor.
     noted_at: float
 
     def restarted(self, cause: str, what: str) -> None:
@@ -125,7 +125,7 @@ class Failures:
 
     Args:
         policy: As of `Kind.restarts`.
-        progress: Is told of the restarts.
+        progress: Receives the restarts.
         kind: Of the job.
     """
 
@@ -140,14 +140,13 @@ class Failures:
         self.restarts = 0
 
     def all_run(self) -> None:
-        """Takes note of it that all pods that are wanted run, or have run."""
+        """Records that all expected pods run, or have run."""
         self._complete = True
 
     def note(self, failure: PodFailure) -> None:
-        """Takes note of one; where it is no mere consequence of another, it is a restart.
+        """Records a failure, as a restart unless it is only the consequence of another one.
 
-        Nor is it one where a pod has gone for want of one that has not come yet: for how long that is waited for is
-        pending_timeout's to say.
+        Nor if the pod failed because another one has not started yet: pending_timeout limits that wait.
         """
         self._all.append(failure)
         if self._policy == EXIT_CODE and _is_final(failure):
@@ -159,12 +158,12 @@ class Failures:
             self._suspect = None
             self._restarted(failure)
         elif not self._complete:
-            logger.info(f"{failure.task} {failure.cause}, and is started again: not all pods run yet")
+            logger.info(f"{failure.task} {failure.cause}, and is restarted: not all pods run yet")
         elif self._suspect is None and time.monotonic() - self._cause_at > _CONSEQUENCE_SECONDS:
             self._suspect = (time.monotonic(), failure)
 
     def settle(self) -> None:
-        """A pod says that another one has gone, and none has: then it is the one."""
+        """Records a failure as the cause if it only reported the loss of another pod, and no such pod was found."""
         if self._suspect is None:
             return
         since, failure = self._suspect
@@ -176,21 +175,21 @@ class Failures:
 
     @property
     def lingers(self) -> bool:
-        """Should the job have ended, if it is Restarting: a pod has failed for good, and some time ago."""
+        """True if the job should have ended by now: a pod failed permanently more than FINAL_SECONDS ago."""
         return time.monotonic() - self._final_at > FINAL_SECONDS
 
     @property
     def is_explained(self) -> bool:
-        """Has a pod failed in a way after which none is restarted."""
+        """True if a pod has failed permanently."""
         return any(map(_is_final, self._all))
 
     def error(
         self, name: str, condition: Optional[Mapping[str, Any]] = None, runs_pipeline: bool = False
     ) -> Optional[TfxEstimatorError]:
-        """Returns what the training failed by; None if no pod has failed.
+        """Returns the error that the training failed with; None if no pod has failed.
 
         Args:
-            condition: By which the operator has ended it; None if it was not the operator.
+            condition: The operator's final condition of the job; None if the operator did not end it.
             runs_pipeline: As of `PodFailure.error`.
         """
         final = [each for each in self._all if _is_final(each)]
@@ -203,11 +202,10 @@ class Failures:
         return error
 
     def _why(self, name: str, condition: Optional[Mapping[str, Any]]) -> str:
-        """Says why a job has ended whose pods would have been started again."""
+        """Returns why a job has ended although its pods could have been restarted."""
         if condition is None:
             return f"{name} was not started again ({self._kind.option('backoff_limit')})"
-        said = said_of(condition)
-        return f"{name} failed: {said}{self._kind.limits}; the last pod that had failed before"
+        return f"{name} failed: {text_of(condition)}{self._kind.limits}; the last pod that had failed before"
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()
@@ -216,8 +214,8 @@ class Failures:
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
 
 
-def said_of(condition: Mapping[str, Any]) -> str:
-    """Returns the operator's words of a condition."""
+def text_of(condition: Mapping[str, Any]) -> str:
+    """Returns a condition's reason and message."""
     return f"{condition.get('reason', '')}: {condition.get('message', '')}"
 
 

@@ -1,4 +1,4 @@
-"""A training job that is followed, by whoever trains in it or has submitted it: its state, its pods, why it fails."""
+"""Follows a training job, for a Trainer or for `submit`: its state, its pods, why it fails."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Optional
 
 from tfx_estimator.pipeline.base.errors import PipelineError, TaskFailedError, TaskStalledError, TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube, TakenError
-from tfx_estimator.pipeline.platforms.training_jobs.failures import Failures, Restarts, said_of
+from tfx_estimator.pipeline.platforms.training_jobs.failures import Failures, Restarts, text_of
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import Object, state_of
 from tfx_estimator.pipeline.platforms.training_jobs.pods import Pods
 from tfx_estimator.pipeline.platforms.training_jobs.watching import (
@@ -25,17 +25,16 @@ from tfx_estimator.pipeline.platforms.training_jobs.watching import (
     Watching,
 )
 
-# For the pods' ends and logs to arrive after the end of the job.
+# Time for the pods' last states and logs to arrive after the job has ended.
 LAST_WORDS_SECONDS = 5.0
-# How long the deletion of an earlier job may take; it goes after its pods.
+# How long the foreground deletion of an earlier job may take.
 _DELETED_SECONDS = 600.0
-# An API server that has just been restarted may refuse requests for a while, because it does not know its permissions
-# yet.
+# A restarted API server may refuse requests until it has loaded its permissions.
 _REFUSED_SECONDS = 30.0
-# Nothing is said of a pod that has been starting for less than this.
+# A pod that has been starting for less than this is not reported.
 _NOTICE_SECONDS = 10.0
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
-# The operator leaves a TFJob in this state if one pod failed for good while another one was being restarted.
+# The operator leaves a TFJob in this state if one pod failed permanently while another one was being restarted.
 _RESTARTING = "Restarting"
 
 logger = get_logger("trainer")
@@ -46,84 +45,84 @@ def create_or_adopt(
     name: str,
     adopts: Callable[[Object], bool],
     create: Callable[[], Object],
-    rest: Optional[Callable[[float], None]] = None,
+    sleep: Optional[Callable[[float], None]] = None,
 ) -> tuple[Object, bool]:
-    """Creates a training job, once one of its name that is not adopted has gone.
+    """Adopts the training job of this name, or deletes it and creates a new one.
 
     Args:
-        adopts: Tells whether one that is there is as good; may refuse one that is somebody else's.
-        rest: Waits for so many seconds; None sleeps.
+        adopts: Returns True if the existing job can be used; may raise if it belongs to someone else.
+        sleep: None is `time.sleep`.
 
     Returns:
-        The job; and whether it was created now.
+        The job, and whether it was created now.
 
     Raises:
-        LostError: Nobody knows whether it was created.
-        PipelineError: It was refused; or an earlier one was deleted, and does not go.
+        UnavailableError: It is unknown whether it was created.
+        PipelineError: It was refused; or an earlier one is not removed in time.
     """
     began, title = time.monotonic(), f"the {kube.kind.name} {kube.namespace}/{name}"
     while True:
-        if (there := kube.read(name)) is None:
-            # It may be taken by somebody else just now, or by a try whose answer was lost.
+        if (found := kube.read(name)) is None:
+            # Another process, or an earlier request whose answer was lost, may have just created it.
             with contextlib.suppress(TakenError):
                 return create(), True
-        elif adopts(there):
-            return there, False
-        elif "deletionTimestamp" not in there["metadata"]:
+        elif adopts(found):
+            return found, False
+        elif "deletionTimestamp" not in found["metadata"]:
             logger.info(f"{title} of an earlier run is deleted first, with its pods")
-            kube.delete(name, there["metadata"]["uid"])
+            kube.delete(name, found["metadata"]["uid"])
         if time.monotonic() - began > _DELETED_SECONDS:
             raise PipelineError(
-                f"{title} of an earlier run was deleted, and is still there",
-                expected="its end, and that of its pods",
-                todo=f"see which pod, node or finalizer holds it: {kube.kubectl(f'get {kube.kind.plural},pods')}",
+                f"{title} of an earlier run was deleted, and still exists",
+                expected="the removal of the job and its pods",
+                todo=f"see which pod, node or finalizer blocks it: {kube.kubectl(f'get {kube.kind.plural},pods')}",
             )
-        (rest or time.sleep)(_RETRY_SECONDS)
+        (sleep or time.sleep)(_RETRY_SECONDS)
 
 
 class Following:
-    """What was seen of a training job, from the first look on.
+    """The observed state of a training job.
 
     Args:
-        there: The job, as the server tells of it.
+        found: The job object, as the server returned it.
         folder: For the logs of its pods.
-        restarts: Is told of restarts.
-        pending_timeout: How many seconds pods may take to start, or to start again.
+        restarts: Receives the restarts.
+        pending_timeout: Seconds that pods may take to start or restart.
         runs_pipeline: As of `PodFailure.error`.
     """
 
     def __init__(
         self,
         kube: Kube,
-        there: Object,
+        found: Object,
         folder: str,
         restarts: Restarts,
         pending_timeout: float,
         runs_pipeline: bool = False,
     ) -> None:
         self._kube, self._timeout, self._runs_pipeline = kube, pending_timeout, runs_pipeline
-        self._name, self._uid = there["metadata"]["name"], there["metadata"]["uid"]
+        self._name, self._uid = found["metadata"]["name"], found["metadata"]["uid"]
         self._kind, self._title = kube.kind, f"the {kube.kind.name} {kube.namespace}/{self._name}"
-        self.there, self.is_gone = there, False
-        # Whether this process ends it: its pods end by that, and none is started again.
+        self.object, self.is_gone = found, False
+        # True when this process has deleted it: its pods' ends are then no failures.
         self.is_cancelled = False
-        policy, self._limit = self._kind.restarts(there)
-        self._wanted = self._kind.wanted(there)
+        policy, self._limit = self._kind.restarts(found)
+        self._wanted = self._kind.wanted(found)
         self.pods, self.failures = Pods(kube, folder), Failures(policy, restarts, self._kind)
-        # Since when not all pods run, and what was said of those that do not.
+        # Since when not all pods run, and the notices given of those that do not.
         self._began = time.monotonic()
-        self._said: set[str] = set()
-        # For each watch that has lost its server: since when, and the error.
-        self._lost: dict[str, tuple[float, Exception]] = {}
+        self._noticed: set[str] = set()
+        # For each disconnected watch: since when, and the error.
+        self._outages: dict[str, tuple[float, Exception]] = {}
         self._watching = Watching(kube, self._name, self._uid)
 
     @property
     def all_run(self) -> bool:
-        """Have all pods that are wanted begun their work, or ended."""
+        """True if all expected pods run, or have ended."""
         return self.pods.running >= self._wanted
 
-    def hear(self, seconds: float, with_log: bool = True) -> bool:
-        """Takes note of what a watch says next; returns whether it says anything within so many seconds.
+    def poll(self, seconds: float, with_log: bool = True) -> bool:
+        """Processes the next event of the watches; returns False if none comes within the given seconds.
 
         Args:
             with_log: As of `Pods.take`.
@@ -136,18 +135,18 @@ class Following:
         return notice is not None
 
     def take(self, notice: Notice, with_log: bool = True) -> None:
-        """Takes note of what a watch has said, or a list; likewise."""
+        """Processes an event of a watch, or a list; `with_log` as of `Pods.take`."""
         if notice.event == LOST:
-            since, _ = self._lost.get(notice.watch, (time.monotonic(), None))
-            self._lost[notice.watch] = since, notice.found
+            since, _ = self._outages.get(notice.watch, (time.monotonic(), None))
+            self._outages[notice.watch] = since, notice.found
             return
-        self._lost.pop(notice.watch, None)
+        self._outages.pop(notice.watch, None)
         if notice.event == FOUND:
             return
         if notice.watch == JOB:
             mine = [each for each in notice.objects if each["metadata"]["uid"] == self._uid]
             self.is_gone = self.is_gone or not mine or notice.event == DELETED
-            self.there = mine[0] if mine else self.there
+            self.object = mine[0] if mine else self.object
             return
         if notice.event == LISTED:
             failures = self.pods.take_all(notice.found, with_log)
@@ -160,41 +159,41 @@ class Following:
         for failure in filter(None, failures):
             self.failures.note(failure)
 
-    def lost(self) -> Optional[Exception]:
-        """Returns why the server cannot be asked just now; None if it can.
+    def outage(self) -> Optional[Exception]:
+        """Returns the error of a disconnected watch; None if the server answers.
 
         Raises:
-            TfxEstimatorError: It refuses, and has done so for some time.
+            TfxEstimatorError: The server has refused requests for some time.
         """
-        for since, error in self._lost.values():
+        for since, error in self._outages.values():
             if not isinstance(error, TfxEstimatorError):
                 return error
             if time.monotonic() - since > _REFUSED_SECONDS:
                 raise error
-            return LostError(error.what)
+            return UnavailableError(error.what)
         return None
 
     def wait_anew(self) -> None:
-        """Waits anew for pods to start: all of them run, or nobody can tell."""
+        """Restarts `pending_timeout`: all pods run, or their state is unknown."""
         self._began = time.monotonic()
 
     def notices(self) -> list[str]:
-        """Returns what pods wait for, each reason once, where they have waited for some seconds."""
+        """Returns what pods have been waiting for, each reason once."""
         if self.all_run or self._waited < _NOTICE_SECONDS:
             return []
-        new = [text for text in dict.fromkeys(self.pods.waiting()) if text not in self._said]
-        self._said.update(new)
+        new = [text for text in dict.fromkeys(self.pods.waiting()) if text not in self._noticed]
+        self._noticed.update(new)
         return [f"waiting for pods: {text}" for text in new]
 
     def hopeless(self) -> Optional[TfxEstimatorError]:
-        """Returns why the job is to be ended that its operator leaves at work; None if it is not."""
-        # The operator may be down: a job whose chief has succeeded has succeeded, whatever it still says.
+        """Returns the error for which a job has to be ended that its operator does not end; None if there is none."""
+        # A job whose chief has succeeded has succeeded: the operator that should report it may be down.
         is_done = self.pods.chief_succeeded
-        left = self.failures.lingers and not self._lost and state_of(self.there) == _RESTARTING
-        if not is_done and (left or self.failures.restarts > self._limit):
+        lingers = self.failures.lingers and not self._outages and state_of(self.object) == _RESTARTING
+        if not is_done and (lingers or self.failures.restarts > self._limit):
             return self.error()
-        # A queue suspends a job until there is room; and a pod that cannot be seen may well have started.
-        if (self.all_run and not is_done) or POD in self._lost or self._kind.is_suspended(self.there):
+        # A queue suspends a job until there is capacity; and during an outage pods may have started unnoticed.
+        if (self.all_run and not is_done) or POD in self._outages or self._kind.is_suspended(self.object):
             self.wait_anew()
         elif self._waited > self._timeout:
             self.end(LAST_WORDS_SECONDS)
@@ -202,34 +201,34 @@ class Following:
         return None
 
     def error(self, condition: Optional[Object] = None) -> TfxEstimatorError:
-        """Returns what the job failed by, once the ends of its pods have come, and their logs.
+        """Waits for the last states and logs of the pods; returns the error that the job failed with.
 
         Args:
-            condition: By which the operator has ended it; None if it was not the operator.
+            condition: The operator's final condition of it; None if the operator did not end it.
         """
-        said = said_of(condition or {})
+        reason = text_of(condition or {})
         deadline = time.monotonic() + LAST_WORDS_SECONDS
         while condition and not self.failures.is_explained and time.monotonic() < deadline:
-            self.hear(_POLL_SECONDS)
+            self.poll(_POLL_SECONDS)
         self.end(LAST_WORDS_SECONDS)
         if error := self.failures.error(self._title, condition, self._runs_pipeline):
             return error
         kind = PipelineError if self._runs_pipeline else TaskFailedError
         todo = self._kube.kubectl(f"describe {self._kind.plural} {self._name}")
-        return kind(f"{self._title} failed: {said}{self._kind.limits}", expected="one that succeeds", todo=todo)
+        return kind(f"{self._title} failed: {reason}{self._kind.limits}", expected="one that succeeds", todo=todo)
 
     def give_up(self, error: TfxEstimatorError) -> TfxEstimatorError:
-        """Deletes the job, which nobody else ends; what comes of that is told beside the error, which counts more."""
+        """Deletes a job that its operator does not end; adds the outcome to the error, which is returned."""
         try:
             self._kube.delete(self._name, self._uid)
-            left = "and it is deleted"
-        except (LostError, TfxEstimatorError):
-            left = f"which goes on and costs: {self._kube.kubectl(f'delete {self._kind.plural} {self._name}')}"
-        error.todo += f"; the operator did not end the {self._kind.name}, {left}"
+            outcome = "and it is deleted"
+        except (UnavailableError, TfxEstimatorError):
+            outcome = f"which keeps running: {self._kube.kubectl(f'delete {self._kind.plural} {self._name}')}"
+        error.todo += f"; the operator did not end the {self._kind.name}, {outcome}"
         return error
 
     def end(self, seconds: float) -> None:
-        """Ends the watches, and lets the logs come to their ends; see `Pods.end`."""
+        """Ends the watches, and waits for the logs; see `Pods.end`."""
         self._watching.end()
         self.pods.end(seconds)
 
@@ -248,5 +247,5 @@ class Following:
         return TaskStalledError(
             f"the pods of {self._title} did not {what} for {self._waited:.0f} s: {reason}",
             expected=f"all of them within {self._timeout:g} s ({self._kind.option('pending_timeout')})",
-            todo="mend what the pods wait for, or raise the deadline",
+            todo="fix what the pods wait for, or raise the timeout",
         )

@@ -1,4 +1,4 @@
-"""Trains in a job of Kubernetes, if the declaration says so: creates it, or adopts that of the same, and follows it."""
+"""Trains in a Kubernetes job: creates it, or adopts the existing job of the same training, and follows it."""
 
 from __future__ import annotations
 
@@ -28,35 +28,42 @@ from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.platforms.follow import LostError, Patience, patiently, saying
+from tfx_estimator.pipeline.platforms.follow import Retries, UnavailableError, log_to, with_retries
 from tfx_estimator.pipeline.platforms.training_jobs import following, pod, progress
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.following import Following, create_or_adopt
-from tfx_estimator.pipeline.platforms.training_jobs.kinds import PIPELINE, SUCCEEDED, Object, end_of, notes_of, state_of
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
+    PIPELINE,
+    SUCCEEDED,
+    Object,
+    annotations_of,
+    end_of,
+    state_of,
+)
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, kind_of, make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
-# Annotations of our jobs: the training folder, the last attempt of the tasks before it, and a digest of its contents.
+# Annotations of our jobs: the training folder, the last attempt number before the job, and a digest of its manifest.
 TRAINING, AFTER, MADE_OF = "tfx-estimator/training", "tfx-estimator/after-attempt", "tfx-estimator/made-of"
 _POLL_SECONDS = 0.2
 # How long to wait for the pods to end gracefully.
 _GRACE_SECONDS = 120.0
-# How long until a file that a pod has written is visible here.
+# How long a file written by a pod may take to appear here.
 _SHARED_SECONDS = 60.0
 
 logger = get_logger("trainer")
-_say = saying(logger)
+_notify = log_to(logger)
 
 
 def check(deploy: DeploySection, folder: str) -> Kube:
-    """Finds out, before anything is done, that a training job can be started, and sees the work folder.
+    """Checks, before anything is done, that a training job can be started and that its pods see the work folder.
 
     Args:
         folder: The work folder, or a part of it.
 
     Raises:
         DeclarationError: The folder is in no volume.
-        PipelineError: There is no cluster, no CRD of the kind of job, or no permission.
+        PipelineError: The cluster, the job's CRD or a permission is missing.
     """
     path = folder if is_address(folder) else os.path.abspath(folder)
     if not deploy.is_mounted(path, writable=True):
@@ -76,7 +83,7 @@ def train(job: Job, settings: Settings, logs: str) -> Outcome:
     """Trains a job in pods.
 
     Raises:
-        TfxEstimatorError: As `check` and `Launcher.run`.
+        TfxEstimatorError: As of `check` and `Launcher.run`.
     """
     deploy, section = settings.deploy, settings.trainer
     kube = check(deploy, job.training_dir)
@@ -87,20 +94,20 @@ def train(job: Job, settings: Settings, logs: str) -> Outcome:
 
 
 def modules_of(section: TrainerSection, function: str = "") -> Optional[Packed]:
-    """Packs what the pods import of the user's own; of a module file, too.
+    """Packs the user's own modules that the pods import, including those that a module file imports.
 
-    TFX's wheel of that holds what lies beside it, but no folder, and nothing of the declaration's.
+    TFX's wheel of a module file holds the modules next to it, but no packages and nothing of the declaration's folder.
 
     Args:
-        section: What to train; the declaration's folder is in `sys.path`.
-        function: Dotted path of a module file's function in a step of a compiled pipeline: its modules have travelled
-            there, and the file has not.
+        section: Of the training; the declaration's folder is in `sys.path`.
+        function: Dotted path of a module file's function in a step of a compiled pipeline, which has the modules but
+            not the file.
 
     Returns:
-        The wheel; None where there is nothing of the user's own.
+        The wheel; None if there are no such modules.
 
     Raises:
-        DeclarationError: It cannot travel.
+        DeclarationError: A module cannot be packed.
     """
     target = section.target
     if section.module_file is not None and function:
@@ -112,9 +119,9 @@ class Launcher:
     """Trains one job in pods.
 
     Args:
-        job: What to train; its training folder is in the pods, too.
-        logs: Folder of the tasks' files, in the training folder.
-        modules: The user's own, where they are not in the image.
+        job: What to train; the pods see its training folder.
+        logs: Folder of the tasks' files, inside the training folder.
+        modules: The user's own, unless they are in the image.
     """
 
     def __init__(
@@ -123,13 +130,13 @@ class Launcher:
         self._kube, self._job, self._logs, self._modules = kube, job, logs, modules
         self._timeout = getattr(deploy, deploy.training_job).pending_timeout
         settings = job.settings
-        self._patience = settings.stall_timeout
+        self._retry_seconds = settings.stall_timeout
         self._name = job_name(kube.kind, name, job.training_dir)
         self._title = f"the {kube.kind.name} {kube.namespace}/{self._name}"
         self._job_path = os.path.join(logs, "training-job.json")
         command = pod.command(self._job_path)
-        made = make_manifests(self._name, deploy, deploy.training_job, settings.distribution.resolved(), command)
-        *self._needed, self._manifest = made
+        manifests = make_manifests(self._name, deploy, deploy.training_job, settings.distribution.resolved(), command)
+        *self._needed, self._manifest = manifests
         self._manifest["metadata"].setdefault("labels", {})[PIPELINE] = name
         self._report = Report.of(settings.built_in)
         self._started = f"no {kube.kind.name} was started"
@@ -138,40 +145,40 @@ class Launcher:
         """Trains.
 
         Raises:
-            TrainingError: A pod failed, by its own error; or the job did not start, was deleted, or left no model.
+            TrainingError: A pod failed, with its own error; or the job did not start, was deleted, or left no model.
             StoppedError: A signal ended it; the job is deleted.
-            PipelineError: There is a job of this name that is not ours, or the API server refuses, or has gone.
+            PipelineError: Another job has this name, or the API server refuses or is unavailable.
         """
         with Signals() as signals:
             found = self._begin(signals)
-            told = progress.Progress(self._logs, self._report, int(notes_of(found).get(AFTER, 0)))
-            job = Following(self._kube, found, os.path.join(self._logs, "pods"), told, self._timeout)
+            tasks = progress.Progress(self._logs, self._report, int(annotations_of(found).get(AFTER, 0)))
+            job = Following(self._kube, found, os.path.join(self._logs, "pods"), tasks, self._timeout)
             try:
-                self._follow(job, told, signals)
+                self._follow(job, tasks, signals)
             finally:
                 job.end(following.LAST_WORDS_SECONDS)
         self._wait_for_export()
-        return told.outcome()
+        return tasks.outcome()
 
     def _begin(self, signals: Signals) -> Object:
-        """Creates the job, or adopts the one that trains the same."""
+        """Creates the job, or adopts the one of the same training."""
 
-        def rest(seconds: float) -> None:
+        def sleep(seconds: float) -> None:
             deadline = time.monotonic() + seconds
             while not signals.received and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
             if signals.received:
                 raise stopped(signals.received, self._started)
 
-        rest(0.0)
-        about = (self._kube, self._name, self._adopts, self._create, rest)
-        found, is_new = patiently(lambda: create_or_adopt(*about), _say, self._patience, rest)
-        how = "trains" if is_new else "of this training is there, and is gone on with"
+        sleep(0.0)
+        args = (self._kube, self._name, self._adopts, self._create, sleep)
+        found, is_new = with_retries(lambda: create_or_adopt(*args), _notify, self._retry_seconds, sleep)
+        how = "was created" if is_new else "of this training exists already and is continued"
         logger.info(f"{self._title} {how}; logs of its pods: {self._logs}/pods", extra=STAYS)
         return found
 
     def _create(self) -> Object:
-        """Leaves what the pods read, and nothing of an earlier training; then creates the job."""
+        """Writes the pods' files, removes those of an earlier training, and creates the job."""
         self._job.save(self._job_path)
         folder = os.path.join(self._job.training_dir, pod.MODULES)
         shutil.rmtree(folder, ignore_errors=True)
@@ -180,67 +187,68 @@ class Launcher:
                 file.extractall(folder)
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(self._logs, "stop"))
-        look = self._kube.kubectl(f"get {self._kube.kind.plural}")
-        self._started = f"{self._title} may have been started: see `{look}`"
+        get = self._kube.kubectl(f"get {self._kube.kind.plural}")
+        self._started = f"{self._title} may have been started: see `{get}`"
         return self._kube.create(self._annotated(), self._needed)
 
     def _annotated(self) -> Object:
         after = str(progress.last_attempt(self._logs))
-        notes = {**notes_of(self._manifest), TRAINING: self._job.training_dir, AFTER: after, MADE_OF: self._digest()}
-        return {**self._manifest, "metadata": {**self._manifest["metadata"], "annotations": notes}}
+        ours = {TRAINING: self._job.training_dir, AFTER: after, MADE_OF: self._digest()}
+        annotations = {**annotations_of(self._manifest), **ours}
+        return {**self._manifest, "metadata": {**self._manifest["metadata"], "annotations": annotations}}
 
     def _digest(self) -> str:
         return hashlib.sha256(json.dumps([*self._needed, self._manifest], sort_keys=True).encode()).hexdigest()
 
-    def _adopts(self, there: Object) -> bool:
-        """Is the job that exists this training, finished or running; not one that failed or is being deleted.
+    def _adopts(self, found: Object) -> bool:
+        """True if the existing job is this training, has not failed and is not being deleted.
 
-        Nor one that another `deploy` has made, and that is not done.
+        A running job of another `deploy` section is not adopted.
 
         Raises:
-            PipelineError: It is somebody else's.
+            PipelineError: It belongs to another training.
         """
-        if notes_of(there).get(TRAINING) != self._job.training_dir:
+        if annotations_of(found).get(TRAINING) != self._job.training_dir:
             raise errors.PipelineError(
-                f"{self._title} is there already, and it does not train in {self._job.training_dir}",
-                expected="none of this name, or the one that an earlier run of this training has started",
+                f"{self._title} exists already, and it does not train in {self._job.training_dir}",
+                expected="no job of this name, or the one that an earlier run of this training has started",
                 todo=f"see whose it is, and delete it, or name another {self._kube.kind.option('namespace')}: "
                 f"{self._kube.kubectl(f'describe {self._kube.kind.plural} {self._name}')}",
             )
-        if "deletionTimestamp" in there["metadata"]:
+        if "deletionTimestamp" in found["metadata"]:
             return False
-        state = end_of(there)[0]
+        state = end_of(found)[0]
         if state == SUCCEEDED:
             return self._has_export()
-        return state == "" and notes_of(there).get(MADE_OF) == self._digest()
+        return state == "" and annotations_of(found).get(MADE_OF) == self._digest()
 
-    def _follow(self, job: Following, told: progress.Progress, signals: Signals) -> None:
-        """Follows the job to its end; one whose server has gone for too long is left alone.
+    def _follow(self, job: Following, tasks: progress.Progress, signals: Signals) -> None:
+        """Follows the job to its end; leaves it running if the API server stays unavailable.
 
         Raises:
-            TfxEstimatorError: It did not succeed.
+            TfxEstimatorError: It failed, or the server stays unavailable.
         """
-        patience, shown = Patience(_say, self._patience), ""
+        retries, shown = Retries(_notify, self._retry_seconds), ""
         while True:
             if signals.received:
-                self._cancel(job, told, signals)
+                self._cancel(job, tasks, signals)
             job.hear(_POLL_SECONDS)
-            told.hear()
-            if error := job.lost():
-                patience.lost(error)
+            tasks.read()
+            if error := job.outage():
+                retries.failed(error)
             else:
-                patience.found()
+                retries.succeeded()
             if job.is_gone:
                 raise errors.TaskFailedError(
                     f"{self._title} was deleted, and not by this run",
-                    todo="run the same again: training goes on from the last checkpoint",
+                    todo="run the same again: training resumes from the last checkpoint",
                 )
-            if (state := state_of(job.there)) not in ("", shown):
+            if (state := state_of(job.object)) not in ("", shown):
                 shown = state
                 logger.info(f"{self._kube.kind.name} {self._name}: {state}")
-            ended, condition = end_of(job.there)
+            ended, condition = end_of(job.object)
             if ended == SUCCEEDED:
-                # The other watch may have told of pods that are done.
+                # Events of pods that have ended may still be queued.
                 while job.hear(0.0):
                     pass
                 return
@@ -251,28 +259,28 @@ class Launcher:
             if failed := job.hopeless():
                 raise job.give_up(failed)
 
-    def _cancel(self, job: Following, told: progress.Progress, signals: Signals) -> None:
-        """Deletes the job, and lets its pods write a checkpoint.
+    def _cancel(self, job: Following, tasks: progress.Progress, signals: Signals) -> None:
+        """Deletes the job, and waits for its pods to write a checkpoint.
 
         Raises:
             StoppedError: Always.
         """
         number = signals.received or signal.SIGTERM
         name = signal.Signals(number).name
-        logger.info(f"{name}: deleting {self._title}; its pods write a checkpoint; a second one does not wait for them")
+        logger.info(f"{name}: deleting {self._title}; waiting for its pods' checkpoint; a second signal stops waiting")
         deadline, deleted = time.monotonic() + _GRACE_SECONDS, False
-        left = "could not be deleted, and may go on"
+        left = "could not be deleted, and may still run"
         job.is_cancelled = True
-        # The job is deleted after its pods, so its end is that of both.
+        # Foreground deletion: the job goes after its pods.
         while time.monotonic() < deadline and not (job.is_gone or signals.again):
             if not deleted:
                 try:
-                    self._kube.delete(self._name, job.there["metadata"]["uid"])
+                    self._kube.delete(self._name, job.object["metadata"]["uid"])
                     deleted, left = True, "is deleted"
-                except (LostError, errors.TfxEstimatorError) as error:
-                    left = f"could not be deleted: {first_line(error)}, and may go on"
+                except (UnavailableError, errors.TfxEstimatorError) as error:
+                    left = f"could not be deleted: {first_line(error)}, and may still run"
             job.hear(_POLL_SECONDS)
-            told.hear()
+            tasks.read()
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         raise stopped(number, f"{self._title} {left}; {where}")
@@ -282,7 +290,7 @@ class Launcher:
         return fileio.exists(os.path.join(serving, "saved_model.pb"))
 
     def _wait_for_export(self) -> None:
-        """What a pod has written may take its time to be seen here."""
+        """Waits until the exported model is visible here: a shared volume may show it late."""
         deadline = time.monotonic() + _SHARED_SECONDS
         while not self._has_export():
             if time.monotonic() > deadline:

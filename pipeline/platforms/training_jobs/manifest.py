@@ -1,4 +1,4 @@
-"""Makes training jobs: pods for chief, workers, parameter servers and evaluator, as `trainer.distribution` says."""
+"""Makes the manifests of training jobs: pods for chief, workers, parameter servers and evaluator."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
 
 _PORT = 2222
 _TYPES = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
-# Characters of a pod's name, and of its host's.
+# Longest name of a pod and its host.
 _MOST = 63
 _DIGITS = 10
-# Time for the checkpoint that a task writes when it is ended, or for an export that it has begun.
+# Time for a task to write its checkpoint, or to finish its export, after SIGTERM.
 _GRACE_SECONDS = 90
-# The exit code of a process that failed for no reason of its own: it is started again, as after all codes from 128 on.
-# TFJobs reserve this one for users.
+# Exit code of a process that only lost another one: it is restarted, as after all codes from 128 on. TFJobs reserve
+# this code for users.
 # Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/.
 RETRYABLE_CODE = 138
 # Where a ConfigMap is mounted.
 CONFIG_FOLDER = "/etc/tfx-estimator"
-# The variable that holds a pod's index in its Job, and where Kubernetes has it from.
+# The variable with a pod's index in its Job, and its source.
 _INDEX = "TFX_ESTIMATOR_INDEX"
 _INDEX_OF = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-# By this label Kubeflow Trainer knows which Job has as many pods as the TrainJob says.
+# Kubeflow Trainer applies the TrainJob's numNodes to the Job with this label.
 _ANCESTOR = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 
 
@@ -49,15 +49,15 @@ def kind_of(deploy: DeploySection, section: str) -> Kind:
 
 
 def job_name(kind: Kind, name: str, key: str = "") -> str:
-    """Returns the name of a training job: the pipeline's, where that fits and there is but one.
+    """Returns the name of a training job: the pipeline's, if that is short enough and there is no key.
 
     Args:
-        key: What tells one training from another; empty if there is but one.
+        key: Identifies one of several trainings; empty if there is only one.
     """
     most = _MOST - len(kind.suffix)
     if not key and name[:most].rstrip("-") == name:
         return name
-    # The digest keeps two long names apart that begin alike.
+    # The digest distinguishes long names with a common prefix.
     suffix = f"-{hashlib.sha256((key or name).encode()).hexdigest()[:_DIGITS]}"
     return name[: most - len(suffix)].rstrip("-") + suffix
 
@@ -70,45 +70,45 @@ def make_manifests(
     command: Sequence[str],
     config_map: Optional[Mapping[str, Any]] = None,
 ) -> list[Object]:
-    """Makes the manifest of a training job, after those of what has to be there before it.
+    """Returns the manifest of a training job, preceded by those of the objects that it needs.
 
     Args:
         section: Of `deploy`, which declares it.
-        command: Of each pod's container; TF_CONFIG tells it its place.
-        config_map: As the source of a volume, mounted in CONFIG_FOLDER; None is none.
+        command: Of each pod's container, which finds its task in TF_CONFIG.
+        config_map: Source of a volume that is mounted in CONFIG_FOLDER; None for no volume.
     """
     kind, job = kind_of(deploy, section), getattr(deploy, section)
     limit = distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
-    notes = {PENDING_TIMEOUT: f"{job.pending_timeout:.10g}"}
+    annotations = {PENDING_TIMEOUT: f"{job.pending_timeout:.10g}"}
     pods = distribution.pods
     templates = {role: _template(role, deploy, kind, job, command, config_map) for role in pods}
     metadata = {"name": name, "namespace": job.namespace, "labels": dict(deploy.labels) or None}
-    made = {"apiVersion": kind.api_version, "kind": kind.name}
+    head = {"apiVersion": kind.api_version, "kind": kind.name}
     if kind is TF_JOB:
-        metadata["annotations"] = notes
-        return [{**made, "metadata": _without_none(metadata), "spec": _tfjob(job, pods, limit, templates)}]
-    metadata["annotations"] = {**notes, PODS: str(sum(pods.values()))}
+        metadata["annotations"] = annotations
+        return [{**head, "metadata": _without_none(metadata), "spec": _tfjob(job, pods, limit, templates)}]
+    metadata["annotations"] = {**annotations, PODS: str(sum(pods.values()))}
     spec = _jobset(name, job, pods, limit, templates)
     if kind is JOB_SET:
-        return [{**made, "metadata": _without_none(metadata), "spec": spec}]
+        return [{**head, "metadata": _without_none(metadata), "spec": spec}]
     nodes = pods["chief"] + pods.get("worker", 0)
-    of_runtime = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": spec}}
-    # Another runtime is another object: a TrainJob that goes on keeps its own.
-    digest = hashlib.sha256(json.dumps(of_runtime, sort_keys=True).encode()).hexdigest()
-    of_this = f"{name}-{digest[:_DIGITS]}"
-    reference = {"apiGroup": TRAIN_JOB.group, "kind": "TrainingRuntime", "name": of_this}
+    runtime_spec = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": spec}}
+    # The name has a digest: a changed runtime must not replace that of a running TrainJob.
+    digest = hashlib.sha256(json.dumps(runtime_spec, sort_keys=True).encode()).hexdigest()
+    runtime_name = f"{name}-{digest[:_DIGITS]}"
+    reference = {"apiGroup": TRAIN_JOB.group, "kind": "TrainingRuntime", "name": runtime_name}
     runtime = {
         "apiVersion": TRAIN_JOB.api_version,
         "kind": reference["kind"],
-        "metadata": _without_none({"name": of_this, "namespace": job.namespace}),
-        "spec": of_runtime,
+        "metadata": _without_none({"name": runtime_name, "namespace": job.namespace}),
+        "spec": runtime_spec,
     }
-    told = {"runtimeRef": reference, "trainer": {"numNodes": nodes}}
-    return [runtime, {**made, "metadata": _without_none(metadata), "spec": told}]
+    job_spec = {"runtimeRef": reference, "trainer": {"numNodes": nodes}}
+    return [runtime, {**head, "metadata": _without_none(metadata), "spec": job_spec}]
 
 
 def pods_of(documents: Sequence[Object]) -> dict[str, tuple[int, Object]]:
-    """Returns the pods of a training job: by their role, how many there are, and the specification of one."""
+    """Returns the number of a training job's pods and their specification, by role."""
     (spec,) = (each["spec"] for each in documents if each["kind"] in ("TFJob", "JobSet", "TrainingRuntime"))
     if replicas := spec.get("tfReplicaSpecs"):
         roles = (role for role in _TYPES.values() if role in replicas)
@@ -126,8 +126,9 @@ def _tfjob(job: Any, pods: Mapping[str, int], limit: int, templates: Mapping[str
     if job.restart_policy == "Never":
         limit = 0
     elif job.restart_policy == "OnFailure" and limit:
-        # The operator counts the containers of all pods, each of which a restart starts again, and fails when the limit
-        # is reached. Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/core/job.go.
+        # The operator counts the restarts of all pods' containers, and one restart of the training restarts each of
+        # them; it fails when the limit is reached.
+        # Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/core/job.go.
         limit = limit * sum(pods.values()) + 1
     policy = {
         "cleanPodPolicy": job.clean_pod_policy,
@@ -143,15 +144,15 @@ def _tfjob(job: Any, pods: Mapping[str, int], limit: int, templates: Mapping[str
 
 
 def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates: Mapping[str, Object]) -> Object:
-    """Returns the specification of a JobSet: chief and workers as one Job, each other type as one.
+    """Returns the specification of a JobSet: chief and workers as one Job, each other type as its own.
 
-    It has succeeded when chief and workers have; the others' pods are then ended. A Job that fails fails it.
+    It succeeds when chief and workers have, which ends the other pods; it fails with any of its Jobs.
 
     Source: https://github.com/kubernetes-sigs/jobset/blob/main/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml.
     """
     counts = {NODE: pods["chief"] + pods.get("worker", 0)}
     counts.update({role: count for role, count in pods.items() if role not in ("chief", "worker")})
-    # Worker 0 is the chief where the cluster names none.
+    # Worker 0 is the chief of a cluster without one.
     types = {"worker" if role == NODE else role: (role, count) for role, count in counts.items()}
     cluster = {
         kind: [f"{name}-{role}-0-{index}.{name}:{_PORT}" for index in range(count)]
@@ -172,16 +173,16 @@ def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates:
             "completionMode": "Indexed",
             "parallelism": count,
             "completions": count,
-            # Each restart of the training is one of every pod. A limit of all pods together would have the next ones
-            # wait as long as if each pod's end were a restart.
+            # A restart of the training restarts every pod. With a common limit, each pod's end would count for the
+            # back-off delay of the next restart.
             "backoffLimitPerIndex": limit,
             "maxFailedIndexes": 0,
             "activeDeadlineSeconds": job.active_deadline_seconds,
             "podFailurePolicy": {
                 "rules": [
-                    # A node that is drained, or wanted for others, is no failure.
+                    # A drained node or a preemption is no failure.
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                    # One's own error; a pod that was killed, or has lost another one, is started again.
+                    # The task's own error; a pod that was killed, or has lost another one, is restarted.
                     {
                         "action": "FailJob",
                         "onExitCodes": {"containerName": NODE, "operator": "In", "values": [*range(1, 128)]},
@@ -204,7 +205,7 @@ def _template(
     config_map: Optional[Mapping[str, Any]],
 ) -> Object:
     environment = {"PYTHONUNBUFFERED": "1", **release_variables()}
-    # Also if pods are restarted after every code: this one shows which pod has only lost another.
+    # Set for OnFailure, too: the code then marks a pod that has only lost another one.
     if getattr(job, "restart_policy", "") != "Never":
         environment[RETRYABLE] = str(RETRYABLE_CODE)
     volumes: list[Object] = []
@@ -215,7 +216,7 @@ def _template(
         mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
 
     for index, volume in enumerate(deploy.volumes):
-        # The claim is read-only, too, so that Kubernetes does not change the group of the files.
+        # A read-only claim keeps Kubernetes from changing the group of the files.
         claim = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
         mount(f"volume-{index}", volume.path, volume.read_only, {"persistentVolumeClaim": claim})
     for index, secret in enumerate(deploy.secrets):
@@ -232,7 +233,7 @@ def _template(
         "resources": _resources(role, deploy, job) or None,
         "securityContext": deploy.security_context.of_container() or None,
         "volumeMounts": mounts or None,
-        # Kubernetes then shows the end of the log if the pod had no time to write its error.
+        # Shows the end of the log if the pod had no time to write its error.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     spec = {

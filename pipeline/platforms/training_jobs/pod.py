@@ -1,4 +1,4 @@
-"""What a pod of a training job starts with: it takes its place in a training that a Trainer elsewhere has prepared.
+"""The command of a training job's pods: trains as a task of a cluster that a Trainer elsewhere has prepared.
 
 python -m tfx_estimator.pipeline.platforms.training_jobs.pod /mnt/work/…/logs/job.json
 """
@@ -17,9 +17,9 @@ from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError,
 from tfx_estimator.pipeline.base.installed import uncollected
 
 MODULE = "tfx_estimator.pipeline.platforms.training_jobs.pod"
-# The user's own modules, in the training folder.
+# Folder of the user's own modules, in the training folder.
 MODULES = "modules"
-# Where Kubernetes reads why a container ended, and how much of it.
+# Kubernetes' termination message: its file and maximum size.
 _MESSAGE = os.environ.get("TFX_ESTIMATOR_TERMINATION_LOG", "/dev/termination-log")
 _MOST_BYTES = 4096
 # Less than _MOST_BYTES, because JSON adds keys and escapes.
@@ -43,15 +43,15 @@ def main(job_path: str) -> int:
     """
     # Progress goes to the pod's log.
     absl_logging.set_verbosity(absl_logging.INFO)
-    return leaving.exit_code(lambda: _told(job_path))
+    return leaving.exit_code(lambda: _run(job_path))
 
 
-def _told(job_path: str) -> None:
+def _run(job_path: str) -> None:
     try:
         with signals.handled(), scratch.used():
             _train(job_path)
     except TfxEstimatorError as error:
-        _leave(error)
+        _write_message(error)
         raise
 
 
@@ -59,8 +59,8 @@ def _train(job_path: str) -> None:
     logs = os.path.dirname(job_path)
     if not os.path.exists(job_path):
         raise PipelineError(
-            f"{job_path} is not there: this pod does not see the folder that the training was started from",
-            expected="a volume in which the work folder lies, mounted at the same path there and here",
+            f"{job_path} does not exist: this pod does not see the folder that the training was started from",
+            expected="a volume that holds the work folder, mounted at the same path there and here",
             todo="see deploy.volumes",
         )
     job = Job.load(job_path)
@@ -71,28 +71,28 @@ def _train(job_path: str) -> None:
 
     with uncollected():
         light_imports.apply()
-        # Imported after the change of sys.path, which the tasks inherit.
+        # Imported after the change of sys.path, which tasks inherit.
         from tfx_estimator.components.trainer.jobs import supervise
 
     supervise(job, logs)
 
 
-def _leave(error: TfxEstimatorError) -> None:
-    """Tells Kubernetes why the pod failed; in a way that `pods.PodFailure` understands."""
-    said = {
+def _write_message(error: TfxEstimatorError) -> None:
+    """Writes the termination message, which `failures.PodFailure` parses."""
+    fields = {
         **to_json(error),
         "what": error.what[-_MOST_OF_TEXT:],
         "expected": error.expected[:300],
         "todo": error.todo[:300],
     }
-    data = json.dumps(said).encode()
+    data = json.dumps(fields).encode()
     if len(data) > _MOST_BYTES:
-        data = json.dumps({**said, "what": error.what[: _MOST_OF_TEXT // 8], "expected": "", "todo": ""}).encode()
+        data = json.dumps({**fields, "what": error.what[: _MOST_OF_TEXT // 8], "expected": "", "todo": ""}).encode()
     try:
         with open(_MESSAGE, "wb") as file:
             file.write(data)
     except OSError:
-        # Not in a container. The error is on stderr as well.
+        # Not in a container; the error is on stderr as well.
         return
 
 

@@ -1,4 +1,4 @@
-"""How the pods of a training job fare: which wait, which failed and why, and what they print."""
+"""The pods of a training job: which wait, which failed and why, and their logs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Optional
 
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.failures import PodFailure
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME, Object
 
-# Wait before a log is requested anew after its connection has ended; doubled while nothing comes.
+# Wait before a log is requested again after its connection has ended; doubled while it has nothing new.
 _LOG_WAIT, _LONGEST_LOG_WAIT = 1.0, 15.0
 _CONTAINERS = {kind.container for kind in BY_NAME.values()}
 
 
 class Pods:
-    """The pods of one training job, as they were last seen, with their logs.
+    """The last known pods of one training job, and their logs.
 
     Args:
         folder: For the logs.
@@ -35,17 +35,16 @@ class Pods:
         self._kube, self._folder, self._task = kube, folder, kube.kind.task
         os.makedirs(folder, exist_ok=True)
         self._seen: dict[str, Object] = {}
-        # The uid of a pod, and the number of its container's end.
+        # Both by the pod's uid and its container's restart count.
         self._failed: set[tuple[str, int]] = set()
-        # By the pod's uid and the number of its container's ends, as a container may be restarted.
         self._logs: dict[tuple[str, int], threading.Thread] = {}
-        # The first is set when nobody looks at the pods any more; the second when nobody needs their logs.
+        # The first is set when the pods are no longer followed; the second when the time for their logs is over.
         self._ending, self._over = threading.Event(), threading.Event()
 
     @property
     def running(self) -> int:
-        """How many have got to their work, or have ended."""
-        # Of a task whose pod has failed, and stays, the next one counts.
+        """The number of tasks whose pods run, or have ended."""
+        # A task's latest pod counts: a failed one may still exist.
         latest: dict[str, Object] = {}
         for pod in sorted(self._seen.values(), key=lambda each: each["metadata"].get("creationTimestamp", "")):
             latest[self._task(pod)] = pod
@@ -53,38 +52,38 @@ class Pods:
 
     @property
     def chief_succeeded(self) -> bool:
-        """Has the chief succeeded. Then the job has succeeded, even if its operator does not say so yet."""
+        """True if the chief has succeeded: then the job has succeeded, even if its operator has not reported it yet."""
         return any(self._task(pod) == f"{CHIEF}-0" and _phase(pod) == "Succeeded" for pod in self._seen.values())
 
     def count(self) -> int:
-        """How many there are."""
+        """Returns the number of pods."""
         return len(self._seen)
 
     def waiting(self) -> Iterator[str]:
-        """Says what pods that do not run wait for."""
+        """Yields what each pod that does not run waits for."""
         for pod in self._seen.values():
             if not _waits(pod):
                 continue
             state = _container(pod).get("state", {}).get("waiting", {})
-            said = [f"{state.get('reason', '')}: {state.get('message', '')}"] if state.get("message") else []
-            said += [
+            reasons = [f"{state.get('reason', '')}: {state.get('message', '')}"] if state.get("message") else []
+            reasons += [
                 f"{each.get('reason', '')}: {each['message']}"
                 for each in pod.get("status", {}).get("conditions", ())
                 if each.get("status") == "False" and each.get("message")
             ]
             if deleted := pod["metadata"].get("deletionTimestamp"):
-                said = [f"was to end by {deleted}, and has not: its node may have gone"]
-            if said:
-                yield f"{self._task(pod)} {said[0]}"
+                reasons = [f"should have ended by {deleted}: its node may be gone"]
+            if reasons:
+                yield f"{self._task(pod)} {reasons[0]}"
 
     def take(self, pod: Object, deleted: bool = False, with_log: bool = True) -> Optional[PodFailure]:
-        """Takes note of a pod.
+        """Records a pod's state.
 
         Args:
-            with_log: Whether it is so now, and its log to be kept: what has its name later is its successor.
+            with_log: Whether to follow its log; False for an outdated state, as a successor may have its name by now.
 
         Returns:
-            Its failure, where that is new.
+            Its failure, if that is new.
         """
         uid = pod["metadata"]["uid"]
         if deleted:
@@ -95,8 +94,8 @@ class Pods:
         ends = _ends(pod)
         if with_log and (uid, ends) not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
             name = pod["metadata"]["name"]
-            told = name, uid, ends, PodLog(self._path(name, uid, ends))
-            self._logs[uid, ends] = threading.Thread(target=self._follow, args=told, name="pod-log", daemon=True)
+            args = name, uid, ends, PodLog(self._path(name, uid, ends))
+            self._logs[uid, ends] = threading.Thread(target=self._follow, args=args, name="pod-log", daemon=True)
             self._logs[uid, ends].start()
         # Under some restart policies the container is restarted, and not the pod.
         before = bool(ends) and _phase(pod) != "Failed"
@@ -115,14 +114,14 @@ class Pods:
         )
 
     def take_all(self, pods: list[Object], with_log: bool = True) -> list[Optional[PodFailure]]:
-        """Takes note of all that there are; those that are not among them have gone."""
-        there = {pod["metadata"]["uid"] for pod in pods}
-        for uid in self._seen.keys() - there:
+        """Records the states of all existing pods."""
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        for uid in self._seen.keys() - uids:
             del self._seen[uid]
         return [self.take(pod, with_log=with_log) for pod in pods]
 
     def end(self, seconds: float) -> None:
-        """Lets the logs come to their ends, for so many seconds."""
+        """Waits for the logs to end, for at most the given seconds."""
         self._ending.set()
         deadline = time.monotonic() + seconds
         for thread in self._logs.values():
@@ -134,7 +133,7 @@ class Pods:
         return os.path.join(self._folder, f"{name}.{uid[:8]}{again}.log")
 
     def _follow(self, name: str, uid: str, ends: int, log: PodLog) -> None:
-        """Keeps what a container prints, for as long as it may print something, wherever a connection ends."""
+        """Stores a container's log until its end, through lost connections."""
         wait = _LOG_WAIT
         while True:
             # If the container has ended before this request, the answer is the complete log.
@@ -151,10 +150,10 @@ class Pods:
                 return
 
     def _read(self, name: str, log: PodLog, is_whole: bool) -> bool:
-        """Reads a log from where it was; returns whether to its end."""
+        """Reads a log from its last line on; returns True if it was read to its end."""
         try:
             log.take(self._kube.log(name, log.since), is_whole, self._over.is_set)
-        except (LostError, errors.TfxEstimatorError, OSError):
+        except (UnavailableError, errors.TfxEstimatorError, OSError):
             # The training does not depend on its logs.
             return False
         return True
@@ -169,7 +168,7 @@ def _phase(pod: Object) -> str:
 
 
 def _waits(pod: Object) -> bool:
-    """Has it not begun yet; or ought it to have ended, as of a node that has gone: the next one comes after it."""
+    """True if it has not started; or if it outlives its deletion, as on a lost node: its successor starts after it."""
     if _phase(pod) != "Running" or not (deleted := pod["metadata"].get("deletionTimestamp")):
         return _phase(pod) in ("Pending", "")
     return datetime.datetime.fromisoformat(deleted.replace("Z", "+00:00")).timestamp() < time.time()
@@ -183,26 +182,26 @@ def _container(pod: Object) -> Object:
 
 
 def _ends(pod: Object) -> int:
-    """How often its container has ended before; -1 of a pod that has gone."""
+    """Returns its container's restart count; -1 if the pod is gone."""
     return _container(pod).get("restartCount", 0) if pod else -1
 
 
-# A line, after its time. Kubernetes' times have nanoseconds, with or without zeros at their end.
+# A time and its line. Kubernetes' times have nanoseconds, with or without trailing zeros.
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) (.*)", re.DOTALL)
 
 _NANOSECONDS = 1_000_000_000
-# Seconds, nanoseconds, and which of the lines of this time.
+# Seconds, nanoseconds, and the line's number among those of the same time.
 _Place = tuple[int, int, int]
 
 
 class PodLog:
     """The log of one container.
 
-    Kubernetes tells a log from a whole second on, so some of its lines come again; and once the log has been rotated
-    not all of them do: what was kept is neither told twice nor thrown away, nor what another process has kept.
+    Kubernetes returns a log from a whole second on, so some lines come again; after a rotation not all of them do. No
+    stored line is repeated or lost, including lines that another process has stored.
 
     Args:
-        path: The file; its time is that of its last line.
+        path: The file; its mtime is the time of its last line.
     """
 
     def __init__(self, path: str) -> None:
@@ -213,16 +212,16 @@ class PodLog:
 
     @property
     def since(self) -> str:
-        """From when on to ask for the rest."""
+        """The time from which to request the rest."""
         if not self._last[0]:
             return ""
         return datetime.datetime.fromtimestamp(self._last[0], datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def take(self, parts: Iterator[bytes], is_whole: bool, is_over: Callable[[], bool]) -> None:
-        """Keeps what is new of a stream.
+        """Appends a stream's new lines to the file.
 
         Args:
-            parts: The log, with times, to where it ends.
+            parts: The log, with times.
         """
         place: _Place = (0, 0, 0)
         keeps, rest = True, b""
@@ -231,7 +230,7 @@ class PodLog:
             place, keeps = self._keep([line + b"\n" for line in lines], place, keeps)
             if is_over():
                 return
-        # A part of a line is not kept otherwise: the whole line comes with the next request.
+        # An incomplete last line is dropped: the next request returns it as a whole.
         self._keep([rest] if is_whole and rest else [], place, keeps)
 
     def _keep(self, lines: list[bytes], place: _Place, keeps: bool) -> tuple[_Place, bool]:
@@ -247,11 +246,11 @@ class PodLog:
             if keeps:
                 new.append(line)
         text = b"".join(new)
-        # Also without any text, so that there is a file for each container.
+        # Even without text, so that each container has a file.
         if text or not os.path.exists(self._path):
             with open(self._path, "ab", buffering=0) as file:
                 file.write(text)
-                with contextlib.suppress(PermissionError):  # somebody else's file
+                with contextlib.suppress(PermissionError):  # another user's file
                     os.utime(file.fileno(), ns=(self._last[0] * _NANOSECONDS + self._last[1],) * 2)
         return place, keeps
 

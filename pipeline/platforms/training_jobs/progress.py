@@ -1,4 +1,4 @@
-"""What the tasks in the pods report: read from the files that they write into the training folder, which is shared."""
+"""The progress of the tasks in pods, read from the files that they write into the shared training folder."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FILE = re.compile(r"([a-z_]+)-(\d+)\.attempt-(\d+)\.progress\.jsonl")
 
 
 class Progress:
-    """Hears the tasks of all pods, as a supervisor hears those of this machine.
+    """Reads the reports of all pods' tasks, as a supervisor reads those of this machine's tasks.
 
     Args:
         logs: Folder of the tasks' files.
-        after: Attempts up to this one were of earlier trainings.
+        after: The last attempt of earlier trainings, whose files are ignored.
     """
 
     def __init__(self, logs: str, report: Report, after: int) -> None:
@@ -31,43 +31,43 @@ class Progress:
         self.step = -1
         self._attempt = 0
         self._noted = False
-        # When a restart was noted last.
+        # When a restart was last recorded.
         self.noted_at = -math.inf
 
     def restarted(self, cause: str, what: str) -> None:
-        """Takes note of a restart.
+        """Records a restart.
 
         Args:
             cause: The task and what happened to it.
         """
         # Reads the tasks' events first, because these happened before the restart.
-        self.hear()
+        self.read()
         self._note(cause, what)
         self._noted = True
 
-    def hear(self) -> None:
-        """Passes on what is new."""
+    def read(self) -> None:
+        """Passes new events on to the report."""
         for name in sorted(os.listdir(self._logs)):
             if name not in self._readers and (found := _FILE.fullmatch(name)) and int(found[3]) > self._after:
                 task = TaskSpec(found[1], int(found[2]), int(found[3]))
                 self._readers[name] = task, ProgressReader(os.path.join(self._logs, name))
-        heard = [(task, event) for task, reader in self._readers.values() for event in reader.read()]
-        for task, event in sorted(heard, key=lambda each: each[1]["time"]):
+        events = [(task, event) for task, reader in self._readers.values() for event in reader.read()]
+        for task, event in sorted(events, key=lambda each: each[1]["time"]):
             if event["event"] is Event.STEP and task.type == CHIEF:
                 self._chief_at(task.attempt, event["step"])
             self._report.hear(task, event)
 
     def outcome(self) -> Outcome:
-        """Sums up."""
-        self.hear()
+        """Returns the training's outcome so far."""
+        self.read()
         return self._report.outcome()
 
     def _chief_at(self, attempt: int, step: int) -> None:
         if attempt > self._attempt:
             if self._attempt and not self._noted:
-                # The supervisor in a single pod has restarted its task, or nobody saw the cause.
+                # The supervisor in a single pod has restarted its task, or the cause was not observed.
                 cause = _read(os.path.join(self._logs, f"{CHIEF}-0.attempt-{self._attempt}.error.json"))
-                self._note(f"{CHIEF}-0 failed: {cause.get('type', 'without a word')}", "it was started again")
+                self._note(f"{CHIEF}-0 failed: {cause.get('type', 'without an error')}", "it was restarted")
             self._attempt, self._noted = attempt, False
         self.step = max(self.step, step)
 
@@ -77,7 +77,7 @@ class Progress:
 
 
 def last_attempt(logs: str) -> int:
-    """Returns the last attempt of any task that has left a file."""
+    """Returns the last attempt of which a task has written a file."""
     found = (re.search(r"\.attempt-(\d+)\.", name) for name in os.listdir(logs))
     return max((int(each[1]) for each in found if each), default=0)
 

@@ -1,4 +1,4 @@
-"""What no training job is made of, and what one cannot train: as a target, and of `deploy.trainjob.train`."""
+"""Rules for training jobs: as a target, and for `deploy.trainjob.train` and `deploy.tfjob.train`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, POD_TARGETS, TFJOB
 from tfx_estimator.pipeline.user_source.pack import Packed
 
-# A key of a ConfigMap may hold no `+`, as a wheel's name does.
+# Keys of the ConfigMap. A wheel's own name may contain `+`, which a key must not.
 DECLARATION, MODULES = "declaration.yaml", "modules.whl"
-# Limit for all that a ConfigMap holds, in base64; the API server refuses more than 1 MiB.
+# Limit of a ConfigMap's contents, in base64; the API server refuses more than 1 MiB.
 MOST_BYTES = 900_000
 
 
@@ -28,7 +28,7 @@ def _of_one_name(case: Case) -> Any:
 
 
 def _of_training(key: str) -> tuple[Rule, ...]:
-    """Returns what a training needs that another step, or `run`, starts there; `key` is the section's."""
+    """Returns the rules for a training job that `run` or the step Trainer starts; `key` is its section."""
     train = (f"deploy.{key}.train",)
     return (
         Rule(
@@ -65,7 +65,7 @@ def _of_training(key: str) -> tuple[Rule, ...]:
         Rule(
             f"deploy.{key}.context",
             lambda case: case.target == KUBEFLOW and getattr(case.deploy, key).context is not None,
-            "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig",
+            "the step Trainer uses the cluster that it runs in, and has no kubeconfig",
             "remove it",
             "null",
             train,
@@ -90,9 +90,9 @@ RULES = (
         lambda case: case.target in POD_TARGETS or case.deploy.training_job,
         Rule(
             "trainer.distribution.evaluator",
-            # TensorFlow's chief does not see it: it is not in TF_CONFIG's cluster.
+            # TensorFlow's chief does not know of it: it is not in TF_CONFIG's cluster.
             lambda case: case.trainer.distribution.pods == {"chief": 1, "evaluator": 1},
-            "an evaluator beside a lone chief is not seen by it",
+            "a chief without workers does not know of an evaluator",
             "set it to false: the chief then evaluates",
             "false, or 2 workers",
         ),
@@ -100,7 +100,7 @@ RULES = (
             "tune",
             lambda case: case.declaration.tune is not None,
             "the pods train one model, and no trials",
-            "tune elsewhere first, and write down its values",
+            "tune elsewhere first, and declare the values that it chose",
             "the values that a tuning chose",
         ),
     ),
@@ -109,7 +109,7 @@ RULES = (
         Rule(
             "trainer.module_file",
             _of_one_name,
-            "two module files of one name: both travel in one ConfigMap",
+            "two module files of one name: both are shipped in one ConfigMap",
             "rename the file",
             "names that differ",
             ("transform.module_file",),
@@ -120,29 +120,29 @@ RULES = (
 
 
 def note(case: Case) -> Iterator[str]:
-    """Yields what should be known before it is deployed."""
+    """Yields warnings before deployment."""
     job = case.deploy.tfjob
     if case.target == TFJOB and job.restart_policy == "ExitCode" and job.active_deadline_seconds is None:
         yield (
-            "deploy.tfjob.active_deadline_seconds is null: the operator starts pods that are killed, as out of memory, "
-            "again without end; only who follows (submit --follow, or --attach) ends the TFJob after backoff_limit"
+            "deploy.tfjob.active_deadline_seconds is null: the operator restarts killed pods, as after OOMKilled, "
+            "without limit; only a follower (submit --follow, or --attach) ends the TFJob after backoff_limit"
         )
 
 
 def check_size(declaration: Declaration, modules: Optional[Packed], path: str, value: str) -> Iterator[Problem]:
-    """Finds out whether what travels to the pods fits into a ConfigMap; `path` and `value` are of the last of it."""
+    """Checks that the declaration and modules fit into a ConfigMap; `path` and `value` name the last module."""
     size = sum(len(text.encode()) for texts in contents(declaration, modules) for text in texts.values())
     if size > MOST_BYTES:
-        what = f"your own modules and the declaration are {size:,} bytes, too many to travel in a ConfigMap"
+        what = f"your own modules and the declaration are {size:,} bytes, too many for a ConfigMap"
         todo = "install the modules as a package, in the image and here"
         yield Problem(path, what, f"at most {MOST_BYTES:,}", todo, value=value)
 
 
 def contents(declaration: Declaration, modules: Optional[Packed]) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns what travels to the pods in a ConfigMap: its `data`, which is text, and its `binaryData`, in base64.
+    """Returns the contents of the ConfigMap: its `data`, which is text, and its `binaryData`, in base64.
 
     Args:
-        declaration: What to run; its module files are there.
+        declaration: What to run; its module files exist.
     """
     data: dict[str, str] = {}
     binary: dict[str, str] = {}
@@ -156,7 +156,7 @@ def contents(declaration: Declaration, modules: Optional[Packed]) -> tuple[dict[
             try:
                 data[name] = code.decode()
             except UnicodeDecodeError:
-                # Python reads what its first lines name, as `coding: latin-1`.
+                # A source file may declare another encoding, as `coding: latin-1`.
                 binary[name] = base64.b64encode(code).decode()
     data[DECLARATION] = Declaration.parse_obj(values).to_yaml()
     if modules:

@@ -1,4 +1,4 @@
-"""The sections `deploy.trainjob` and `deploy.tfjob`: training in pods, as Kubeflow's operators start them."""
+"""The sections `deploy.trainjob` and `deploy.tfjob`: training in pods that Kubeflow's operators start."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ _MONTH = 30 * 24 * 3600
 
 
 class Replica(Section):
-    """What each pod of one type may use; what is left open is that of `deploy.nodes.Trainer`."""
+    """Resources of each pod of one role; defaults are those of `deploy.nodes.Trainer`."""
 
     cpu: Optional[float] = number(None, 0.001, 1024, "CPUs; null is nodes.Trainer's, or else the cluster's own")
-    memory_gb: Optional[float] = number(None, 0.001, 16384, "memory, in 10^9 bytes; null likewise")
+    memory_gb: Optional[float] = number(None, 0.001, 16384, "memory in 10^9 bytes; null as of cpu")
     accelerator: Optional[str] = Field(
         default=None,
-        description="`nvidia.com/gpu` and the like; null is nodes.Trainer's where steps are done",
+        description="for example nvidia.com/gpu; null is nodes.Trainer's for chief and workers",
     )
     accelerators: Optional[int] = number(None, 1, 64, "how many of them; null is 1")
     node_selector: Optional[dict[str, str]] = Field(
         default=None, description="labels that the pods' nodes must have; null is nodes.Trainer's"
     )
     tolerations: Optional[tuple[Toleration, ...]] = Field(
-        default=None, description="taints of nodes that the pods bear; null likewise"
+        default=None, description="tolerations of nodes' taints; null is nodes.Trainer's"
     )
 
 
 class Replicas(Section):
-    """The pods, by type; how many there are `trainer.distribution` says."""
+    """The pods by role; `trainer.distribution` sets their numbers."""
 
     ps: Replica = Replica()
     evaluator: Replica = Replica()
 
 
 class TfReplicas(Replicas):
-    """Those of a TFJob."""
+    """The pods of a TFJob."""
 
     chief: Replica = Replica()
     worker: Replica = Replica()
 
 
 class Nodes(Replicas):
-    """Those of a TrainJob, which calls chief and workers nodes: all of these are alike."""
+    """The pods of a TrainJob, which calls chief and workers nodes and gives them equal resources."""
 
     node: Replica = Replica()
 
 
 class TrainingJob(Section):
-    """What `compile` writes for the target of this name, or where the Trainer trains."""
+    """The training job that `compile` writes for the target of this name, or that the Trainer starts."""
 
     train: bool = Field(
         default=False,
-        description="whether `run`, or the step Trainer of the target kubeflow, trains in one, and not in itself",
+        description="whether `run`, or the step Trainer of the target kubeflow, trains in such a job",
     )
     namespace: Optional[str] = Field(
-        default=None, description="of it and its pods; null is that of the kubeconfig's context, or of the pod"
+        default=None, description="of the job and its pods; null is that of the kubeconfig's context, or of the pod"
     )
     context: Optional[str] = Field(default=None, description="of the kubeconfig; null is its current one")
     backoff_limit: Optional[int] = number(
-        None, 0, 1000, "restarts, after which it fails; null is trainer.distribution.max_restarts"
+        None, 0, 1000, "restarts before the job fails; null is trainer.distribution.max_restarts"
     )
-    active_deadline_seconds: Optional[int] = number(None, 1, _MONTH, "its longest time; null is none")
+    active_deadline_seconds: Optional[int] = number(None, 1, _MONTH, "time limit of the job; null is none")
     pending_timeout: float = number(
         1800.0,
         None,
@@ -73,11 +73,11 @@ class TrainingJob(Section):
     replicas: Replicas = Field(default=Replicas(), description="resources of the pods, by type")
 
     def role(self, process: str) -> str:
-        """Returns the type of a process's pods."""
+        """Returns the role of a process's pods."""
         return process if process in self.replicas.__fields__ else "node"
 
     def replica(self, process: str) -> Replica:
-        """Returns what each pod of a process's type may use."""
+        """Returns the resources of a process's pods."""
         return getattr(self.replicas, self.role(process))
 
 
@@ -93,16 +93,16 @@ class TrainJob(TrainingJob):
 class TfJob(TrainingJob):
     """A TFJob, of the Kubeflow training operator 1.x; with ExitCode, `run` and `submit` count its restarts."""
 
-    # `Always` is missing: a task that is done would be restarted, and the TFJob would never end.
+    # Not `Always`: finished tasks would be restarted, and the TFJob would never end.
     restart_policy: Literal["ExitCode", "OnFailure", "Never"] = Field(
         default="ExitCode",
-        description="of every pod; with ExitCode one that was killed, or lost another one, is started again, and one "
-        "whose own code failed is not",
+        description="of every pod; with ExitCode a pod that was killed, or lost another one, is restarted, and one "
+        "with its own error is not",
     )
     replicas: TfReplicas = Field(default=TfReplicas(), description="resources of the pods, by type")
     clean_pod_policy: Literal["Running", "All", "None"] = Field(
         default="Running",
-        description="pods that are removed when the TFJob has ended; None leaves parameter servers",
+        description="pods that are removed when the TFJob has ended; None keeps parameter servers running",
     )
     ttl_seconds_after_finished: Optional[int] = number(
         None, 0, _MONTH, "seconds until an ended TFJob is removed; null leaves it"

@@ -1,4 +1,4 @@
-"""A compiled training job: it is created in the cluster, with its ConfigMap, and its chief's log is shown."""
+"""Submits a compiled training job with its ConfigMap, and follows it with its chief's log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started
+from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, Started, UnavailableError
 from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.training_jobs import following
 from tfx_estimator.pipeline.platforms.training_jobs.api import NAMESPACE, Kube
@@ -28,8 +28,8 @@ from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
     SUCCEEDED,
     TF_JOB,
     Object,
+    annotations_of,
     end_of,
-    notes_of,
     state_of,
 )
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import kind_of
@@ -38,11 +38,11 @@ from tfx_estimator.pipeline.platforms.training_jobs.watching import JOB, LISTED,
 # Annotation of a job: the digest of what was submitted.
 SUBMISSION = "tfx-estimator/submission"
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 
 
 def place_of(deploy: DeploySection, target: str, **_: Optional[str]) -> Note:
-    """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked."""
+    """Returns a note of the submission's destination, without a job yet and without a request."""
     job = getattr(deploy, target)
     context, found = kubernetes.current_context(job.context)
     namespace = job.namespace or found or (context and NAMESPACE)
@@ -50,20 +50,20 @@ def place_of(deploy: DeploySection, target: str, **_: Optional[str]) -> Note:
 
 
 def where(note: Note) -> str:
-    """Returns the place in words."""
+    """Returns a description of the destination."""
     return f"context {note.context or '(none)'}, namespace {note.namespace or '(of the context)'}"
 
 
 def connect(
     note: Note, folder: str, text: str = "", name: str = "", digest: str = "", account: Optional[str] = None
 ) -> TrainingJobs:
-    """Connects to the cluster of a note; as `kubeflow.service.connect`."""
+    """Connects to a note's cluster; arguments as of `kubeflow.service.connect`."""
     # A note of an earlier release names no kind.
     kube = Kube(note.context, note.namespace, BY_NAME[note.kind or TF_JOB.name])
     try:
         kube.jobs()
-    except LostError as error:
-        raise LostError(f"{kube.host}: {error}") from error
+    except UnavailableError as error:
+        raise UnavailableError(f"{kube.host}: {error}") from error
     return TrainingJobs(kube, os.path.join(folder, "logs"), text, digest, note.uid)
 
 
@@ -72,54 +72,54 @@ class TrainingJobs:
 
     Args:
         folder: For the logs of the pods.
-        text: What was compiled; empty where a job is only followed.
-        uid: Of the job that is followed, which another one may have replaced; None is whichever is there.
+        text: The compiled documents; empty if a job is only followed.
+        uid: Of the job to follow, as another one of its name may have replaced it; None is any.
     """
 
     def __init__(self, kube: Kube, folder: str, text: str = "", digest: str = "", uid: Optional[str] = None) -> None:
         self._kube, self._folder, self._text, self._digest, self._uid = kube, folder, text, digest, uid
         self._following: Optional[Following] = None
         self._restarts = _Restarts()
-        # The names of the chief's pods by their uids, in order of appearance; how many bytes were shown of each log.
+        # The names of the chief's pods by their uids, in order of appearance; the bytes shown of each log.
         self._chiefs: dict[str, str] = {}
         self._shown: dict[str, int] = {}
 
     def start(self, again: bool) -> Started:
-        """See `follow.Service`. A job has the pipeline's name, and there is one of it at a time.
+        """See `follow.Service`. The job has the pipeline's name, so one exists at a time.
 
         Raises:
-            PipelineError: The job was refused; or an earlier one was deleted, and does not go.
+            PipelineError: The job was refused; or an earlier one is not removed in time.
         """
         *needed, job = yaml.safe_load_all(self._text)
         name = job["metadata"]["name"]
         job["metadata"].setdefault("annotations", {})[SUBMISSION] = self._digest
         create = partial(self._kube.create, job, needed)
-        there, is_new = create_or_adopt(self._kube, name, lambda there: self._goes_on(there, again), create)
-        self._uid = there["metadata"]["uid"]
-        # Whoever created one that is there may have been ended before it owned what it needs.
+        found, is_new = create_or_adopt(self._kube, name, lambda found: self._is_same(found, again), create)
+        self._uid = found["metadata"]["uid"]
+        # The process that created an existing job may have ended before setting the owner of these.
         for each in () if is_new else needed:
-            self._kube.add(each, there)
-        return Started(name, is_new, "" if is_new else end_of(there)[0] or "goes on")
+            self._kube.add(each, found)
+        return Started(name, is_new, "" if is_new else end_of(found)[0] or "running")
 
-    def look(self, job: str) -> Look:
+    def status(self, job: str) -> JobStatus:
         """See `follow.Service`."""
-        there = self._read(lambda: self._kube.read(job))
-        if there is None or self._uid not in (None, there["metadata"]["uid"]):
-            return Look("deleted", True, self._gone(job), is_gone=True)
+        found = self._read(lambda: self._kube.read(job))
+        if found is None or self._uid not in (None, found["metadata"]["uid"]):
+            return JobStatus("deleted", True, self._gone(job), is_gone=True)
         if self._following is None:
-            self._uid = there["metadata"]["uid"]
-            timeout = float(notes_of(there).get(PENDING_TIMEOUT, math.inf))
-            self._following = Following(self._kube, there, self._folder, self._restarts, timeout, runs_pipeline=True)
+            self._uid = found["metadata"]["uid"]
+            timeout = float(annotations_of(found).get(PENDING_TIMEOUT, math.inf))
+            self._following = Following(self._kube, found, self._folder, self._restarts, timeout, runs_pipeline=True)
         seen = self._following
         pods = self._read(lambda: self._kube.pods(job))["items"]
-        # A pod that failed, and was deleted and started again since the last look, is in no list.
-        while seen.hear(0.0, with_log=False):
+        # A pod that failed, was deleted and was restarted since the last call is in no list.
+        while seen.poll(0.0, with_log=False):
             pass
-        seen.take(Notice(JOB, LISTED, [there]))
+        seen.take(Notice(JOB, LISTED, [found]))
         seen.take(Notice(POD, LISTED, pods))
         chiefs = (each for each in pods if self._kube.kind.task(each) == f"{CHIEF}-0")
         self._chiefs.update({each["metadata"]["uid"]: each["metadata"]["name"] for each in chiefs})
-        state, (ended, condition) = state_of(there), end_of(there)
+        state, (ended, condition) = state_of(found), end_of(found)
         state = state or ("Running" if seen.all_run else "Pending")
         error: Optional[TfxEstimatorError] = None
         if ended == SUCCEEDED:
@@ -130,13 +130,13 @@ class TrainingJobs:
             state, error = "Failed", seen.give_up(error)
         tasks = {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in pods}
         notices = (*self._restarts.taken(), *seen.notices())
-        return Look(state, bool(ended or error), error, tasks=tasks, lines=self._new_lines(), notices=notices)
+        return JobStatus(state, bool(ended or error), error, tasks=tasks, lines=self._new_lines(), notices=notices)
 
     def cancel(self, job: str) -> None:
         """See `follow.Service`."""
-        there = self._kube.read(job)
-        if there is not None and self._uid in (None, there["metadata"]["uid"]):
-            self._kube.delete(job, there["metadata"]["uid"])
+        found = self._kube.read(job)
+        if found is not None and self._uid in (None, found["metadata"]["uid"]):
+            self._kube.delete(job, found["metadata"]["uid"])
 
     def address(self, job: str) -> str:
         """See `follow.Service`."""
@@ -153,45 +153,45 @@ class TrainingJobs:
         if self._following is not None:
             self._following.end(0.0)
 
-    def _read(self, ask: Callable[[], _Told]) -> _Told:
+    def _read(self, request: Callable[[], _Answer]) -> _Answer:
         try:
-            return ask()
-        except LostError:
+            return request()
+        except UnavailableError:
             if self._following is not None:
                 self._following.wait_anew()
             raise
 
-    def _goes_on(self, there: Object, again: bool) -> bool:
-        """Is a job that is there this submission, done or under way; not one that failed, or is being deleted.
+    def _is_same(self, found: Object, again: bool) -> bool:
+        """True if the existing job is this submission, running or succeeded; `again` excludes the latter.
 
         Raises:
-            PipelineError: It is another one, and goes on.
+            PipelineError: It is another one, and still running.
         """
-        digest, ended = notes_of(there).get(SUBMISSION), end_of(there)[0]
-        if digest != self._digest and not ended and "deletionTimestamp" not in there["metadata"]:
-            what = "another submission of this pipeline goes on" if digest else "it was not made by `submit`"
-            name = there["metadata"]["name"]
+        digest, ended = annotations_of(found).get(SUBMISSION), end_of(found)[0]
+        if digest != self._digest and not ended and "deletionTimestamp" not in found["metadata"]:
+            what = "another submission of this pipeline is running" if digest else "it was not created by `submit`"
+            name = found["metadata"]["name"]
             raise PipelineError(
-                f"{self._title(name)} is there already: {what}",
-                expected="none of this name, or one that has ended",
+                f"{self._title(name)} exists already: {what}",
+                expected="no job of this name, or one that has ended",
                 todo=f"wait for its end, or delete it: {self._kube.kubectl(f'delete {self._kube.kind.plural} {name}')}",
             )
-        is_this = digest == self._digest and "deletionTimestamp" not in there["metadata"]
+        is_this = digest == self._digest and "deletionTimestamp" not in found["metadata"]
         return is_this and (ended == "" or (ended == SUCCEEDED and not again))
 
     def _gone(self, job: str) -> PipelineError:
         return PipelineError(
-            f"{self._title(job)} is not there any more, and its end is not known",
-            expected="one that stays until its end is seen: somebody deleted it, or its time to live is too short, or "
-            "another submission took its name",
-            todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
+            f"{self._title(job)} is gone, and its result is unknown",
+            expected="a job that exists until its end is seen: it was deleted, or its time to live is too short, or "
+            "another submission replaced it",
+            todo=f"see deploy.pipeline_root for its results; {RESUMES}",
         )
 
     def _title(self, name: str) -> str:
         return f"the {self._kube.kind.name} {self._kube.namespace}/{name}"
 
     def _new_lines(self) -> tuple[str, ...]:
-        """Returns the whole lines that the chief has printed since."""
+        """Returns the complete lines that the chief has printed since the last call."""
         found: list[str] = []
         folder = glob.escape(self._folder)
         names = [os.path.join(folder, f"{name}.{uid[:8]}*.log") for uid, name in self._chiefs.items()]
@@ -209,14 +209,14 @@ class _Restarts:
 
     def __init__(self) -> None:
         self.noted_at = -math.inf
-        self._told: list[str] = []
+        self._new: list[str] = []
 
     def restarted(self, cause: str, what: str) -> None:
         """See `failures.Restarts`."""
         self.noted_at = time.monotonic()
-        self._told.append(f"{cause}; {what}")
+        self._new.append(f"{cause}; {what}")
 
     def taken(self) -> list[str]:
-        """Returns those that were not taken yet."""
-        taken, self._told = self._told, []
+        """Returns the restarts since the last call."""
+        taken, self._new = self._new, []
         return taken

@@ -1,4 +1,4 @@
-"""Watches that go on whatever becomes of the connection, each in a thread of its own."""
+"""Watches that survive lost connections, each in its own thread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, NamedTuple, Optional
 
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.api import ExpiredError, Kube
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import Object
 
 DELETED = "DELETED"
-# Beside those of the server, further events of a watch: LISTED has all objects, so what it lacks has gone; then the
-# error of a server that does not answer or refuses; then that it answers again.
+# Events in addition to the server's: LISTED has all existing objects; LOST has the error of a server that does not
+# answer, or refuses; FOUND means that it answers again.
 LISTED, LOST, FOUND = "LISTED", "LOST", "FOUND"
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0
 
@@ -25,12 +25,12 @@ JOB, POD = "job", "pod"
 
 
 class Notice(NamedTuple):
-    """What a watch says.
+    """An event of a watch.
 
     Args:
         watch: `JOB` or `POD`.
         event: One of the events above.
-        found: An object of Kubernetes; all that there are, where they are listed; or the error.
+        found: An object; all objects for LISTED; the error for LOST.
     """
 
     watch: str
@@ -39,7 +39,7 @@ class Notice(NamedTuple):
 
     @property
     def objects(self) -> list[Object]:
-        """The objects that it tells of; none where it tells of the watch itself."""
+        """Its objects; empty for an event of the watch itself."""
         if self.event in (LOST, FOUND):
             return []
         return self.found if self.event == LISTED else [self.found]
@@ -49,7 +49,7 @@ class Watching:
     """Watches of one training job and of its pods.
 
     Args:
-        uid: Of it; pods of an earlier one of this name are not told of.
+        uid: Of the job; pods of an earlier job of this name are ignored.
     """
 
     def __init__(self, kube: Kube, name: str, uid: str) -> None:
@@ -63,7 +63,7 @@ class Watching:
             threading.Thread(target=self._watch, args=(kind, ask), name=f"watch-{kind}", daemon=True).start()
 
     def next(self, seconds: float) -> Optional[Notice]:
-        """Returns what was said next; None if nothing is, for so long."""
+        """Returns the next event; None if there is none within the given seconds."""
         try:
             return self._notices.get(timeout=seconds)
         except queue.Empty:
@@ -78,37 +78,37 @@ class Watching:
             try:
                 if not self._versions[kind]:
                     found = ask()
-                    self._say(kind, LISTED, [each for each in found["items"] if self._is_mine(kind, each)])
+                    self._put(kind, LISTED, [each for each in found["items"] if self._is_mine(kind, each)])
                     self._versions[kind] = found["metadata"]["resourceVersion"]
-                # After a lost connection the watch goes on from its last version: a list would not show what has come
-                # and gone meanwhile.
+                # After a lost connection the watch continues from its last version: a list would not show what was
+                # created and deleted meanwhile.
                 self._follow(kind, ask)
             except ExpiredError:
                 self._versions[kind] = ""
-            except (LostError, TfxEstimatorError) as error:
+            except (UnavailableError, TfxEstimatorError) as error:
                 self._notices.put(Notice(kind, LOST, error))
-            except Exception as error:  # nobody would notice a watch that ended silently
+            except Exception as error:  # a watch must not end silently
                 self._versions[kind] = ""
-                self._notices.put(Notice(kind, LOST, LostError(f"not understood: {error!r}")))
+                self._notices.put(Notice(kind, LOST, UnavailableError(f"not understood: {error!r}")))
             self._over.wait(self._waits[kind])
             self._waits[kind] = min(2 * self._waits[kind], _LONGEST_WAIT)
 
     def _follow(self, kind: str, ask: Callable[..., Object]) -> None:
-        """Watches, again and again, until the server has forgotten where to go on, or is lost."""
+        """Watches until the server has no longer the version, or is lost."""
         while not self._over.is_set():
             began = time.monotonic()
             for event, found in self._kube.watch(ask, self._versions[kind]):
                 self._versions[kind] = found["metadata"]["resourceVersion"]
                 if self._is_mine(kind, found):
-                    self._say(kind, event, found)
+                    self._put(kind, event, found)
                 if self._over.is_set():
                     return
-            self._say(kind, FOUND, None)
-            if time.monotonic() - began < _FIRST_WAIT:  # one that is cut at once
+            self._put(kind, FOUND, None)
+            if time.monotonic() - began < _FIRST_WAIT:  # closed by the server at once
                 self._over.wait(_FIRST_WAIT)
 
-    def _say(self, kind: str, event: str, found: Any) -> None:
-        """Passes on what the server has answered."""
+    def _put(self, kind: str, event: str, found: Any) -> None:
+        """Queues an answer of the server."""
         self._waits[kind] = _FIRST_WAIT
         self._notices.put(Notice(kind, event, found))
 

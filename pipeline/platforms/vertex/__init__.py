@@ -1,4 +1,4 @@
-"""Vertex AI: its pipelines, and custom jobs, in which a step may train."""
+"""Vertex AI: pipelines, and custom jobs in which a step may train."""
 
-# The declaration comes first: it imports the section of this platform, which stands on the declaration's ground.
+# Imported first: it imports this platform's section, which imports the declaration's own modules.
 import tfx_estimator.pipeline.config  # noqa: F401

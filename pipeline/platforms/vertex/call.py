@@ -1,4 +1,4 @@
-"""What the step tells the replicas of its custom job, and what the chief tells the step: files of the step's folder."""
+"""Files in the step's folder, exchanged between the step and the replicas of its custom job."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 
 Artifacts = Mapping[str, list[types.Artifact]]
-# The files.
 _CALL, _MEASURED, _JOB = "call.json", "measured.json", "job.json"
-# A folder of files: the state of each replica that has begun, and has not finished its part.
+# A folder with a file of each replica that has started, and has not succeeded.
 _REPLICAS = "replicas"
 
 
 def write_call(folder: str, inputs: Artifacts, outputs: Artifacts, exec_properties: Mapping[str, Any]) -> None:
-    """Writes what the Trainer is to be executed with; what an earlier try measured, or failed by, is removed.
+    """Writes the Trainer's arguments, and removes the results and errors of an earlier try.
 
     Args:
         folder: Of the call, in the pipeline's bucket.
@@ -47,17 +46,17 @@ def read_call(folder: str) -> tuple[Artifacts, Artifacts, dict[str, Any]]:
 
 
 def write_measured(folder: str, outputs: Artifacts) -> None:
-    """Writes the properties of what was made: they come to no artifact of the step's by themselves.
+    """Writes the properties of the Trainer's output artifacts, for the step's own.
 
     Args:
-        outputs: Of the Trainer, when it has trained.
+        outputs: Of the Trainer, after training.
     """
     text = json.dumps({"outputs": artifact_utils.jsonify_artifact_dict(dict(outputs))})
     write_whole(os.path.join(folder, _MEASURED), text)
 
 
 def take_measured(folder: str, outputs: Artifacts) -> bool:
-    """Gives the step's artifacts the properties that the chief wrote; returns False if it wrote none."""
+    """Copies the properties that the chief wrote to the step's artifacts; returns False if it wrote none."""
     if (measured := _read(folder, _MEASURED)) is None:
         return False
     for key, artifacts in artifact_utils.parse_artifact_dict(measured["outputs"]).items():
@@ -67,23 +66,23 @@ def take_measured(folder: str, outputs: Artifacts) -> bool:
 
 
 def write_job(folder: str, name: str) -> None:
-    """Notes the job that was created, for a step that is tried again.
+    """Records the created job, for a retry of the step.
 
     Args:
-        name: Of the job, as the service has it.
+        name: The job's resource name.
     """
     write_whole(os.path.join(folder, _JOB), json.dumps({"name": name}))
 
 
 def read_job(folder: str) -> Optional[str]:
     """Returns the job that an earlier try of the step created, if there was one."""
-    noted = _read(folder, _JOB)
-    return str(noted["name"]) if noted else None
+    record = _read(folder, _JOB)
+    return str(record["name"]) if record else None
 
 
 @contextlib.contextmanager
-def told(folder: str, replica: str) -> Iterator[None]:
-    """Leaves a note of what the context fails by, and one of a replica that ends without a word.
+def reported(folder: str, replica: str) -> Iterator[None]:
+    """Writes the context's error to the replica's file, which has no error type if the replica was killed.
 
     Args:
         replica: For example `worker-0`.
@@ -94,25 +93,25 @@ def told(folder: str, replica: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = error if isinstance(error, TfxEstimatorError) else TrainingError(f"{replica} failed: {error!r}")
-        write_whole(path, json.dumps(errors.to_json(said)))
+        typed = error if isinstance(error, TfxEstimatorError) else TrainingError(f"{replica} failed: {error!r}")
+        write_whole(path, json.dumps(errors.to_json(typed)))
         raise
     fileio.remove(path)
 
 
 def read_failures(folder: str) -> Optional[list[TfxEstimatorError]]:
-    """Returns what replicas have failed by for reasons of their own; None if none of them has begun.
+    """Returns the replicas' own errors; None if no replica has started.
 
-    One that was killed has said nothing; one that was ended, or has lost another, would go on.
+    Replicas that were killed, received a signal, or lost another one have no error of their own.
     """
     if not fileio.exists(replicas := os.path.join(folder, _REPLICAS)):
         return None
     found = []
     for name in sorted(fileio.listdir(replicas)):
-        said = _read(replicas, name)
-        if said and said["type"] not in ("", errors.StoppedError.__name__) and not said["retryable"]:
-            told = (said["what"], said["expected"], said["todo"])
-            found.append(errors.from_json(said) or TrainingError(told[0], expected=told[1], todo=told[2]))
+        error = _read(replicas, name)
+        if error and error["type"] not in ("", errors.StoppedError.__name__) and not error["retryable"]:
+            unknown = TrainingError(error["what"], expected=error["expected"], todo=error["todo"])
+            found.append(errors.from_json(error) or unknown)
     return found
 
 

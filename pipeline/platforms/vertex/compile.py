@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 def compile_pipeline(
     pipeline: Pipeline, declaration: Declaration, target: str, home: str, modules: Mapping[str, Packed], folder: str
 ) -> tuple[list[dict[str, Any]], str]:
-    """Compiles; see `pipeline_spec.compile_spec`."""
+    """See `pipeline_spec.compile_spec`."""
     deploy = declaration.deploy or DeploySection()
     job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
     if deploy.vertex is not None:
@@ -29,17 +29,17 @@ def compile_pipeline(
 
 
 def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[str]:
-    """Yields what the user does with the compiled file."""
+    """Yields the next steps for the user."""
     deploy = declaration.deploy or DeploySection()
     account = f", as {deploy.service_account}" if deploy.service_account else ""
     yield f"submit it to project {deploy.project}, region {deploy.region}{account}"
-    # It reads neither out of the file.
+    # Google's client reads neither from the file.
     labels = f", labels={deploy.labels}" if deploy.labels else ""
     submitted = f"service_account={deploy.service_account!r}" if deploy.service_account else ""
     if labels or submitted:
-        yield f"by Google's own client: PipelineJob(template_path=…{labels}).submit({submitted})"
+        yield f"with Google's own client: PipelineJob(template_path=…{labels}).submit({submitted})"
 
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:
-    """Yields what the steps will run on."""
+    """Yields the steps' resources."""
     return pipeline_spec.rows(documents[0]["pipelineSpec"])

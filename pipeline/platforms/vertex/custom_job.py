@@ -1,4 +1,4 @@
-"""The custom job of a training: it is planned when the pipeline is compiled, and created when the step runs.
+"""The custom job of a training: planned when the pipeline is compiled, created when the step runs.
 
 Source: https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec.
 """
@@ -17,26 +17,25 @@ from tfx_estimator.pipeline.platforms.vertex.section import Machine
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
-# Property of the step: JSON of its Plan.
+# Property of the step: its Plan as JSON.
 PLAN_KEY = "custom_job"
 REPLICA, ROLES = "tfx_estimator.pipeline.platforms.vertex.replica", "--roles"
-# A placeholder in the arguments for the pipeline's folder, which is chosen at submission.
+# Placeholder in the arguments for the pipeline's folder, which is known at submission.
 HOME = "{home}"
 # Label of a job: which step created it.
 STEP_LABEL = "tfx_estimator_step"
 _EXECUTOR = "tfx_estimator.pipeline.platforms.vertex.executor.Executor"
 _FLAG = "--executor_class_path"
-# Strategies of scheduling: the service's default; and that the job waits for its machines.
+# Scheduling strategies: the service's default, and waiting for machines.
 _STANDARD, _QUEUED = "standard", "flex_start"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the step creates, and where.
+    """The custom job that the step creates.
 
     Args:
-        job: The CustomJob, as JSON has it, but for where the step's call lies and which step it is; HOME stands for the
-            pipeline's folder.
+        job: The CustomJob as JSON, without the step's label and call folder; HOME stands for the pipeline's folder.
     """
 
     project: str
@@ -44,19 +43,19 @@ class Plan:
     job: dict[str, Any]
 
     def to_json(self) -> str:
-        """Returns the property."""
+        """Returns the value of the step's property."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Reads what `to_json` wrote."""
+        """Parses the result of `to_json`."""
         return cls(**json.loads(text))
 
     @property
     def pools(self) -> dict[str, dict[str, Any]]:
-        """The `worker_pool_specs` by role, the chief's first; none of them is empty.
+        """The `worker_pool_specs` by role, the chief's first, none empty.
 
-        The service itself takes the third for parameter servers, whatever it is.
+        The service itself always takes the third for parameter servers.
         """
         pools = self.job["job_spec"]["worker_pool_specs"]
         words = pools[0]["container_spec"]["args"]
@@ -66,7 +65,7 @@ class Plan:
         """Returns the CustomJob.
 
         Args:
-            folder: Where the step's call lies.
+            folder: Of the step's call.
         """
         job = copy.deepcopy(self.job)
         for pool in job["job_spec"]["worker_pool_specs"]:
@@ -77,10 +76,10 @@ class Plan:
 
 
 def step_of(folder: str) -> str:
-    """Returns the label's value: the same for each try of a step.
+    """Returns the value of a step's label, equal for all its tries.
 
     Args:
-        folder: Where the step's call lies.
+        folder: Of the step's call.
     """
     return hashlib.sha256(folder.encode()).hexdigest()[:40]
 
@@ -121,22 +120,22 @@ def make_plan(declaration: Declaration, modules: Optional[Packed] = None) -> Pla
         "args": command[1:],
         "env": [{"name": name, "value": value} for name, value in variables],
     }
-    # The service does not restart replicas: the supervisors do, see max_restarts.
+    # The supervisors restart tasks, see max_restarts, and not the service.
     scheduling: dict[str, Any] = {"restart_job_on_worker_restart": False}
     if vertex.timeout_seconds:
         scheduling["timeout"] = {"seconds": vertex.timeout_seconds}
     if vertex.scheduling != _STANDARD:
         scheduling["strategy"] = vertex.scheduling.upper()
     if vertex.scheduling == _QUEUED:
-        # 0 is no limit of the wait for machines; the service's default is a day.
+        # 0 waits for machines without limit; the service's default is a day.
         scheduling["max_wait_duration"] = {"seconds": 0}
     spec: dict[str, Any] = {
         "worker_pool_specs": [_pool(count, machine, container) for count, machine in machines.values()],
         "scheduling": scheduling,
     }
-    # Without an account replicas run as Vertex AI's Custom Code Service Agent.
-    told = {"service_account": deploy.service_account, "network": vertex.network}
-    spec.update({name: value for name, value in told.items() if value})
+    # Without an account, replicas run as Vertex AI's Custom Code Service Agent.
+    optional = {"service_account": deploy.service_account, "network": vertex.network}
+    spec.update({name: value for name, value in optional.items() if value})
     job = {"display_name": f"{declaration.name}-trainer", "job_spec": spec, "labels": dict(deploy.labels)}
     return Plan(deploy.project or "", deploy.region or "", job)
 

@@ -1,4 +1,4 @@
-"""Who runs a custom job: Vertex AI, or, in a rehearsal, this machine, in processes that hear what Vertex AI says."""
+"""The services that run a custom job: Vertex AI or, in a rehearsal, local processes with Vertex AI's environment."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from tfx_estimator.pipeline.base.ending import keeper
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.platforms.follow import Followed, Look
+from tfx_estimator.pipeline.platforms.follow import Followed, JobStatus
 from tfx_estimator.pipeline.platforms.vertex.custom_job import STEP_LABEL
 from tfx_estimator.pipeline.platforms.vertex.replica import CLUSTER_SPEC
-from tfx_estimator.pipeline.platforms.vertex.service import asked
+from tfx_estimator.pipeline.platforms.vertex.service import call_google
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import JobServiceClient
 
-# Set where a compiled pipeline is executed on this machine: nothing is created elsewhere then.
+# Set in a rehearsal, where custom jobs run on this machine.
 REHEARSAL = "TFX_ESTIMATOR_REHEARSAL"
 SUCCEEDED, FAILED, CANCELLED = "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"
 CANCELLING = "JOB_STATE_CANCELLING"
-# A state of our own: somebody has deleted the job.
+# Our own state of a deleted job.
 MISSING = "NOT_FOUND"
 ENDED = (SUCCEEDED, FAILED, CANCELLED, MISSING, "JOB_STATE_EXPIRED", "JOB_STATE_PARTIALLY_SUCCEEDED")
 
 
 class Service(Followed, Protocol):
-    """Runs custom jobs."""
+    """A service that runs custom jobs."""
 
     def create(self, job: dict[str, Any]) -> str:
         """Creates a job; returns its name."""
 
     def find(self, step: str) -> Optional[str]:
-        """Returns the latest job with a step's label that has not failed, if there is one."""
+        """Returns the latest job with a step's label that is running or has succeeded, if there is one."""
 
 
 class VertexService:
@@ -62,28 +62,28 @@ class VertexService:
 
     def create(self, job: dict[str, Any]) -> str:
         """See Service."""
-        return asked(lambda: self._client.create_custom_job(parent=self._parent, custom_job=job).name, _refused)
+        return call_google(lambda: self._client.create_custom_job(parent=self._parent, custom_job=job).name, _refused)
 
     def find(self, step: str) -> Optional[str]:
         """See Service."""
         request = {"parent": self._parent, "filter": f"labels.{STEP_LABEL}={step}"}
-        listed = asked(lambda: list(self._client.list_custom_jobs(request=request)), _refused)
+        listed = call_google(lambda: list(self._client.list_custom_jobs(request=request)), _refused)
         usable = [job for job in listed if job.state.name == SUCCEEDED or job.state.name not in ENDED]
         return max(usable, key=lambda job: job.create_time).name if usable else None
 
-    def look(self, job: str) -> Look:
+    def status(self, job: str) -> JobStatus:
         """See Service."""
         from google.api_core.exceptions import NotFound
 
-        def ask() -> Look:
+        def get() -> JobStatus:
             try:
                 found = self._client.get_custom_job(name=job)
             except NotFound as error:
-                return Look(MISSING, True, message=str(error))
+                return JobStatus(MISSING, True, message=str(error))
             message = found.error.message if found.error else ""
-            return Look(found.state.name, found.state.name in ENDED, message=message)
+            return JobStatus(found.state.name, found.state.name in ENDED, message=message)
 
-        return asked(ask, _refused)
+        return call_google(get, _refused)
 
     def cancel(self, job: str) -> None:
         """See Service."""
@@ -99,7 +99,7 @@ def _refused(error: Exception) -> TrainingError:
 
 
 def is_rehearsed() -> bool:
-    """Is the pipeline executed on this machine."""
+    """Returns True in a rehearsal."""
     return bool(os.environ.get(REHEARSAL))
 
 
@@ -107,7 +107,7 @@ _ENTER = (
     "import os, sys; sys.path[0] = {package!r}; from tfx_estimator.components.trainer.cluster.private_network import "
     "enter; enter([int(fd) for fd in sys.argv[1].split(',') if fd]); os.execvp(sys.argv[2], sys.argv[2:])"
 )
-# For all replicas together. Less than the time that the step itself has to end.
+# Grace period of all replicas together; less than the step's own.
 _END_SECONDS = 40.0
 _TAIL_LINES = 10
 # The names of the pools in a TF_CONFIG of Vertex AI.
@@ -121,11 +121,11 @@ class LocalService:
 
     Args:
         folder: For the logs of the replicas.
-        secluded: Whether the replicas have a network of their own: nothing else can be reached from there.
+        isolated: Whether the replicas get a private network, which reaches nothing else.
     """
 
-    def __init__(self, folder: str, secluded: bool = True) -> None:
-        self._folder, self._secluded = folder, secluded
+    def __init__(self, folder: str, isolated: bool = True) -> None:
+        self._folder, self._isolated = folder, isolated
         self._processes: list[subprocess.Popen] = []
         self._logs: list[str] = []
         self._cancelled = False
@@ -154,30 +154,30 @@ class LocalService:
             container = pools[pool]["container_spec"]
             log = os.path.join(self._folder, f"workerpool{pool}-{index}.log")
             self._logs.append(log)
-            told = {each["name"]: each["value"] for each in container.get("env", ())}
-            told |= variables(addresses, pool, index)
+            env = {each["name"]: each["value"] for each in container.get("env", ())}
+            env |= variables(addresses, pool, index)
             words = [*container["command"], *container["args"]]
             with open(log, "ab") as file:
-                self._processes.append(_start(words, {**os.environ, **told}, fds, file))
+                self._processes.append(_start(words, {**os.environ, **env}, fds, file))
         return f"local/{os.getpid()}"
 
     def find(self, step: str) -> None:
-        """There is none: the replicas end with the step that started them."""
+        """Returns None: the replicas end with the step that started them."""
 
-    def look(self, job: str) -> Look:
-        """Ends the others when the chief is done, or one has failed, as Vertex AI does."""
+    def status(self, job: str) -> JobStatus:
+        """Ends the other replicas when one has failed, as Vertex AI does."""
         codes = [process.poll() for process in self._processes]
         if self._cancelled:
-            return Look(CANCELLED, True)
+            return JobStatus(CANCELLED, True)
         for code, log in zip(codes, self._logs):
             if code:
                 self._end()
                 end = "\n".join(read_tail(log, _TAIL_LINES))
                 what = f"the replica {os.path.basename(log)[:-4]} ended with {code}\n{end}"
-                return Look(FAILED, True, message=what)
-        # Parameter servers never end by themselves.
+                return JobStatus(FAILED, True, message=what)
+        # Parameter servers never end themselves.
         is_done = bool(codes) and codes[0] == 0
-        return Look(SUCCEEDED if is_done else "JOB_STATE_RUNNING", is_done)
+        return JobStatus(SUCCEEDED if is_done else "JOB_STATE_RUNNING", is_done)
 
     def cancel(self, job: str) -> None:
         """Ends the replicas."""
@@ -185,13 +185,13 @@ class LocalService:
         self._end()
 
     def _network(self) -> tuple[int, ...]:
-        if not self._secluded:
-            logger.warning("the ports of the job's replicas are open to all who reach this machine: data lie elsewhere")
+        if not self._isolated:
+            logger.warning("the ports of the job's replicas are open to everyone who reaches this machine: remote data")
             return ()
         try:
             return self._stack.enter_context(PrivateNetwork()).fds
         except NoPrivateNetworkError as error:
-            logger.warning(f"the ports of the job's replicas are open to all who reach this machine: {error}")
+            logger.warning(f"the ports of the job's replicas are open to everyone who reaches this machine: {error}")
             return ()
 
     def _end(self) -> None:
@@ -208,7 +208,7 @@ class LocalService:
 
 
 def variables(addresses: list[list[str]], pool: int, index: int) -> dict[str, str]:
-    """Returns what Vertex AI sets for a replica.
+    """Returns the environment variables that Vertex AI sets for a replica.
 
     Args:
         addresses: Of the replicas of each pool.
@@ -228,7 +228,7 @@ def _start(words: list[str], environment: dict[str, str], fds: tuple[int, ...], 
     command = [sys.executable if python == "python" else python, *rest]
     enter = [sys.executable, "-c", _ENTER.format(package=str(package_parent())), ",".join(map(str, fds))]
     return subprocess.Popen(
-        # Kills the replicas with the step. Otherwise they would still train when the step is retried.
+        # Kills the replicas with the step: otherwise they would still train when it is retried.
         [*enter, *keeper.dying_with_this(command)],
         stdin=subprocess.DEVNULL,
         stdout=log,

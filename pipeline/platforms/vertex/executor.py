@@ -1,4 +1,4 @@
-"""The executor of a Trainer that trains as a custom job: creates the job, follows it, takes over what it measured."""
+"""The executor of a Trainer that trains as a custom job: creates the job, follows it, and copies its results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.platforms.follow import PATIENCE_SECONDS, Look, follow, patiently, saying
+from tfx_estimator.pipeline.platforms.follow import FOLLOW_SECONDS, JobStatus, follow, log_to, with_retries
 from tfx_estimator.pipeline.platforms.vertex import call
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan, step_of
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import (
@@ -39,13 +39,13 @@ _FOLDER = "custom_job"
 _POLL_SECONDS, _REHEARSED_POLL_SECONDS = 20.0, 0.5
 
 logger = get_logger("trainer")
-_say = saying(logger)
+_notify = log_to(logger)
 
 
 class Executor(base_executor.BaseExecutor):
-    """Trains in the replicas of a custom job; another one follows on one that lost a replica.
+    """Trains in the replicas of a custom job, and resumes in another job if one lost a replica.
 
-    A step that is tried again follows the job that it has created.
+    A retried step follows the job that its earlier try has created.
     """
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
@@ -53,12 +53,12 @@ class Executor(base_executor.BaseExecutor):
 
         Args:
             input_dict: As of the Trainer's own executor.
-            exec_properties: Likewise, and the plan of the job.
+            exec_properties: As of the Trainer's own executor, and the job's plan.
 
         Raises:
             TfxEstimatorError: A replica's own error.
-            TrainingError: The job failed more often than it may be started again, or without a replica that has begun;
-                it was cancelled or expired; or its chief measured nothing.
+            TrainingError: The job failed more often than max_restarts, or before a replica started; it was cancelled
+                or expired; or its chief wrote no results.
         """
         plan = Plan.from_json(exec_properties[PLAN_KEY])
         rest = {key: value for key, value in exec_properties.items() if key != PLAN_KEY}
@@ -75,8 +75,8 @@ class Executor(base_executor.BaseExecutor):
                 if not error.retryable or len(restarts) >= allowed:
                     raise error
                 cause = (last.message.splitlines() or ["a replica failed"])[0]
-                restarts.append(Restart(cause, "another custom job went on from there", -1))
-                logger.warning(f"the custom job {name} failed: {cause}; another one goes on from its last checkpoint")
+                restarts.append(Restart(cause, "another custom job resumed from there", -1))
+                logger.warning(f"the custom job {name} failed: {cause}; another one resumes from its last checkpoint")
         if not call.take_measured(folder, output_dict):
             raise TrainingError(
                 f"the custom job {name} succeeded, and its chief wrote nothing to {folder}",
@@ -88,18 +88,18 @@ class Executor(base_executor.BaseExecutor):
 
 
 def _train(
-    service: Service, plan: Plan, folder: str, told: tuple[Artifacts, Artifacts, dict[str, Any]]
-) -> tuple[str, Look]:
-    """Follows the job of an earlier try, or a new one, to its end; returns its name, and how it ended."""
+    service: Service, plan: Plan, folder: str, args: tuple[Artifacts, Artifacts, dict[str, Any]]
+) -> tuple[str, JobStatus]:
+    """Follows the job of an earlier try, or a new one, to its end; returns its name and last status."""
     name = None
     try:
         name = _earlier(service, folder)
         if name is None:
-            call.write_call(folder, *told)
-            home = str(told[-1].get(HOME_KEY) or "")
+            call.write_call(folder, *args)
+            home = str(args[-1].get(HOME_KEY) or "")
             job = plan.to_job(folder, home)
-            # Found where the service has created it, and its answer was lost.
-            name = patiently(lambda: service.find(step_of(folder)) or service.create(job), _say, PATIENCE_SECONDS)
+            # Finds a job whose creation succeeded although the answer was lost.
+            name = with_retries(lambda: service.find(step_of(folder)) or service.create(job), _notify, FOLLOW_SECONDS)
             call.write_job(folder, name)
             logger.info(f"created the custom job {name}: {_pools(plan)}")
         return name, _follow(service, name)
@@ -108,28 +108,28 @@ def _train(
         raise
 
 
-def _failed(name: str, last: Look, folder: str) -> TfxEstimatorError:
-    """Returns what a job failed by: a replica's own error, or the service's words."""
+def _failed(name: str, last: JobStatus, folder: str) -> TfxEstimatorError:
+    """Returns a failed job's error: a replica's own, or the service's message."""
     failures = call.read_failures(folder) if last.state == FAILED else None
     if failures:
-        failures[0].todo = f"{failures[0].todo or 'mend that'}; it is of a replica of the custom job {name}"
+        failures[0].todo = f"{failures[0].todo or 'fix it'}; it is the error of a replica of the custom job {name}"
         return failures[0]
     error = TrainingError(
-        f"the custom job {name} ended with {last.state}: {last.message or 'the service says no more'}",
+        f"the custom job {name} ended with {last.state}: {last.message or 'the service gives no reason'}",
         expected=SUCCEEDED,
-        todo="see the logs of its replicas; the same training goes on from its last checkpoint",
+        todo="see the logs of its replicas; run it again to resume from the last checkpoint",
     )
-    # None means that no replica has begun, for want of a quota for example: a retry does not help.
+    # None means that no replica has started, for example because a quota is exhausted: a retry does not help.
     error.retryable = failures is not None
     return error
 
 
 def _count(model_run: types.Artifact, restarts: list[Restart]) -> None:
-    """Adds the restarts to what the last job's chief measured."""
+    """Adds the restarts to the properties that the last job's chief measured."""
     step = int(model_run.get_float_custom_property("first_step"))
-    told = [dataclasses.asdict(dataclasses.replace(each, step=step)) for each in restarts]
+    added = [dataclasses.asdict(dataclasses.replace(each, step=step)) for each in restarts]
     history = json.loads(model_run.get_string_custom_property("history") or "[]")
-    model_run.set_string_custom_property("history", json.dumps([*told, *history]))
+    model_run.set_string_custom_property("history", json.dumps([*added, *history]))
     model_run.set_float_custom_property("restarts", len(restarts) + model_run.get_float_custom_property("restarts"))
 
 
@@ -138,35 +138,35 @@ def _service(plan: Plan, folder: str) -> Iterator[Service]:
     if not is_rehearsed():
         yield VertexService.of(plan.project, plan.region)
         return
-    with logs_folder(folder) as logs, LocalService(logs, secluded=not is_address(folder)) as service:
+    with logs_folder(folder) as logs, LocalService(logs, isolated=not is_address(folder)) as service:
         yield service
 
 
 def _earlier(service: Service, folder: str) -> Optional[str]:
-    """Returns the job of an earlier try, if it goes on, or is done: the one noted, or one that nobody could note."""
-    noted = call.read_job(folder)
-    for name in (noted, patiently(lambda: service.find(step_of(folder)), _say, PATIENCE_SECONDS)):
+    """Returns the job of an earlier try, recorded or not, if it is running or has succeeded."""
+    recorded = call.read_job(folder)
+    for name in (recorded, with_retries(lambda: service.find(step_of(folder)), _notify, FOLLOW_SECONDS)):
         if name is None or name.startswith("local/"):
-            continue  # a job on this machine: its processes have ended with it
-        look = patiently(functools.partial(service.look, name), _say, PATIENCE_SECONDS)
-        if look.state == CANCELLING:
-            look = _follow(service, name)
-        if look.state == SUCCEEDED or not look.ended:
+            continue  # a rehearsal's, whose processes have ended with the earlier try
+        status = with_retries(functools.partial(service.status, name), _notify, FOLLOW_SECONDS)
+        if status.state == CANCELLING:
+            status = _follow(service, name)
+        if status.state == SUCCEEDED or not status.ended:
             return name
     return None
 
 
 def _cancel(service: Service, name: Optional[str], step: str) -> None:
-    """Cancels the job, also one whose name has not come yet. What goes wrong matters less than why it is cancelled."""
+    """Cancels the job, even if its name is unknown yet. Errors are logged, to keep the signal that caused it."""
     try:
         if name := name or service.find(step):
             service.cancel(name)
     except Exception as error:  # the client raises errors of many kinds
-        logger.warning(f"the custom job {name or 'of this step'} may go on: {error}")
+        logger.warning(f"the custom job {name or 'of this step'} may still run: {error}")
 
 
-def _follow(service: Service, name: str) -> Look:
-    return follow(service, name, _say, _REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
+def _follow(service: Service, name: str) -> JobStatus:
+    return follow(service, name, _notify, _REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
 
 
 def _pools(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""What should be known of a declaration before it is deployed to Vertex AI."""
+"""Warnings before a deployment to Vertex AI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.rule import Case
 
-# Source: https://cloud.google.com/vertex-ai/docs/general/locations. Google adds to them, so another one is only noted.
+# Source: https://cloud.google.com/vertex-ai/docs/general/locations. Google adds regions, so an unknown one is no error.
 _PLACES = {
     "africa": "south1",
     "asia": "east1 east2 northeast1 northeast2 northeast3 south1 south2 southeast1 southeast2",
@@ -22,9 +22,9 @@ REGIONS = frozenset(f"{area}-{place}" for area, places in _PLACES.items() for pl
 
 
 def note(case: Case) -> Iterator[str]:
-    """Yields what should be known before it is deployed."""
+    """Yields warnings before deployment."""
     region = case.deploy.region
     if region and region not in REGIONS:
         near = nearest(region, REGIONS)
         meant = f"did you mean `{near}`?" if near else "see https://cloud.google.com/vertex-ai/docs/general/locations"
-        yield f"deploy.region: {region!r} is none of the regions that Vertex AI was known to have: {meant}"
+        yield f"deploy.region: {region!r} is none of the known regions of Vertex AI: {meant}"

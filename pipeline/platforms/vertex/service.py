@@ -1,4 +1,4 @@
-"""Vertex AI Pipelines: a pipeline job, by Google's own client."""
+"""Vertex AI Pipelines: a pipeline job, with Google's client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, Started, UnavailableError, failed
 from tfx_estimator.pipeline.platforms.note import Note
 
 if TYPE_CHECKING:
@@ -31,23 +31,23 @@ _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _SECONDS = 60.0
 LOGIN = "gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS"
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 
 
 def place_of(deploy: DeploySection, target: str, **_: Optional[str]) -> Note:
-    """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked."""
+    """Returns a note of the submission's destination, without a job yet and without a request."""
     return Note(target, "", project=deploy.project, region=deploy.region)
 
 
 def where(note: Note) -> str:
-    """Returns the place in words."""
+    """Returns a description of the destination."""
     return f"project {note.project}, region {note.region}"
 
 
 def connect(
     note: Note, folder: str, text: str = "", name: str = "", digest: str = "", account: Optional[str] = None
 ) -> Vertex:
-    """Connects to the service of a note; as `kubeflow.service.connect`."""
+    """Connects to a note's service; arguments as of `kubeflow.service.connect`."""
     region = note.region or ""
     return Vertex(client_of(region), note.project or "", region, text, name, digest, account)
 
@@ -56,8 +56,8 @@ class Vertex:
     """See `follow.Service`.
 
     Args:
-        text: What was compiled; empty where a job is only followed, as the next two.
-        account: That the steps run as; None is the project's default.
+        text: The compiled document; empty if a job is only followed, as `name` and `digest`.
+        account: Service account of the steps; None is the project's default.
     """
 
     def __init__(
@@ -75,39 +75,39 @@ class Vertex:
         self._parent = f"projects/{project}/locations/{region}"
 
     def start(self, again: bool) -> Started:
-        """See `follow.Service`. That a job has a name of its contents keeps a second one from being created."""
-        listed = self._ask(self._list)
+        """See `follow.Service`. A job's name has a digest of its contents, so it cannot be created twice."""
+        listed = self._call(self._list)
         for number in itertools.count(1 + max((_number(job) for job in listed), default=0)):
             for job in sorted(listed, key=_number, reverse=True):
                 state = _state(job)
                 if state not in _OVER and not (again and state == _SUCCEEDED):
                     return Started(job.name, False, state)
-            created, name = self._ask(partial(self._create, number))
+            created, name = self._call(partial(self._create, number))
             if created:
                 return Started(name, True)
-            # The job exists already: somebody else has just created it, or an earlier try whose answer was lost.
-            listed = [self._ask(partial(self._get, name))]
+            # The job exists: another process, or an earlier request whose answer was lost, has just created it.
+            listed = [self._call(partial(self._get, name))]
         raise AssertionError
 
-    def look(self, job: str) -> Look:
+    def status(self, job: str) -> JobStatus:
         """See `follow.Service`."""
-        found = self._ask(lambda: self._get(job))
+        found = self._call(lambda: self._get(job))
         state = _state(found)
         details = found.job_detail.task_details
         tasks = {each.task_name: each.state.name for each in details}
         if state not in _ENDED:
-            return Look(state, tasks=tasks)
+            return JobStatus(state, tasks=tasks)
         if state == _SUCCEEDED:
-            made = {each.task_name: outputs for each in details if (outputs := _outputs(each))}
-            return Look(state, True, tasks=tasks, outputs=made, seconds=_seconds(found))
+            artifacts = {each.task_name: outputs for each in details if (outputs := _outputs(each))}
+            return JobStatus(state, True, tasks=tasks, outputs=artifacts, seconds=_seconds(found))
         wrong = {each.task_name: each.error.message for each in details if each.state.name == "FAILED"}
-        todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
+        todo = f"see the logs of its steps: {self.address(job)}; {RESUMES}"
         error = failed(_short(job), state, found.error.message if found.error else "", wrong, todo)
-        return Look(state, True, error, tasks=tasks)
+        return JobStatus(state, True, error, tasks=tasks)
 
     def cancel(self, job: str) -> None:
         """See `follow.Service`."""
-        self._ask(lambda: self._client.cancel_pipeline_job(name=job, timeout=_SECONDS))
+        self._call(lambda: self._client.cancel_pipeline_job(name=job, timeout=_SECONDS))
 
     def address(self, job: str) -> str:
         """See `follow.Service`."""
@@ -115,7 +115,7 @@ class Vertex:
         return f"{runs}/{_short(job)}?project={self._project}"
 
     def place(self) -> Mapping[str, Any]:
-        """See `follow.Service`. A job's name says it."""
+        """See `follow.Service`. The job's name holds project and region."""
         return {}
 
     def close(self) -> None:
@@ -130,16 +130,16 @@ class Vertex:
         return self._client.get_pipeline_job(name=job, timeout=_SECONDS)
 
     def _create(self, number: int) -> tuple[bool, str]:
-        """Returns whether it was not there yet, and its name."""
+        """Returns False if the job exists already, and its name."""
         from google.api_core.exceptions import AlreadyExists
         from google.cloud.aiplatform_v1.types import PipelineJob
         from google.protobuf import json_format
 
-        told: dict[str, Any] = json.loads(self._text)
-        told["labels"] = {**told.get("labels", {}), LABEL: self._digest}
+        fields: dict[str, Any] = json.loads(self._text)
+        fields["labels"] = {**fields.get("labels", {}), LABEL: self._digest}
         if self._account:
-            told["serviceAccount"] = self._account
-        job = PipelineJob.wrap(json_format.ParseDict(told, PipelineJob.pb(PipelineJob())))
+            fields["serviceAccount"] = self._account
+        job = PipelineJob.wrap(json_format.ParseDict(fields, PipelineJob.pb(PipelineJob())))
         name = f"{self._name}-{self._digest}-{number}"
         try:
             created = self._client.create_pipeline_job(
@@ -149,8 +149,8 @@ class Vertex:
             return False, f"{self._parent}/pipelineJobs/{name}"
         return True, created.name
 
-    def _ask(self, ask: Callable[[], _Told]) -> _Told:
-        return asked(ask, self._refused)
+    def _call(self, request: Callable[[], _Answer]) -> _Answer:
+        return call_google(request, self._refused)
 
     def _refused(self, error: Exception) -> PipelineError:
         return PipelineError(
@@ -163,36 +163,36 @@ class Vertex:
 
 
 def client_of(region: str) -> PipelineServiceClient:
-    """Returns a client with this machine's credentials, which were tried.
+    """Returns a client with this machine's credentials, after checking them.
 
     Raises:
-        PipelineError: There are none, or they have ended.
+        PipelineError: There are none, or they have expired.
     """
     with warnings.catch_warnings():
-        # google.auth warns of the end of its support for this version of Python, which TFX needs.
+        # google.auth warns that it will no longer support this version of Python, which TFX needs.
         warnings.simplefilter("ignore", FutureWarning)
         import google.auth
         from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import Request
         from google.cloud.aiplatform_v1 import PipelineServiceClient
 
-    # The project is declared.
+    # It warns of a missing default project, but the project is declared.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
         credentials, _ = google.auth.default(scopes=_SCOPES)
-        # The client would take its refusal for a service that does not answer.
+        # Without this check, the client would report refused credentials as an unavailable service.
         credentials.refresh(Request())
     except TransportError as error:
         raise PipelineError(
-            f"Google's accounts cannot be asked: {first_line(error)}",
-            expected="a network that reaches them",
-            todo="see whether this machine has one; then run the same again",
+            f"Google's authentication service cannot be reached: {first_line(error)}",
+            expected="a network that reaches it",
+            todo="check this machine's network; then run the same again",
         ) from error
     except GoogleAuthError as error:
         raise PipelineError(
             f"there are no credentials of Google Cloud: {first_line(error)}",
-            expected="an account that this machine knows, and that is valid",
-            todo=f"{LOGIN}; a job that was submitted goes on",
+            expected="valid credentials on this machine",
+            todo=f"{LOGIN}; a submitted job keeps running",
         ) from error
     endpoint = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
     return PipelineServiceClient(credentials=credentials, client_options=endpoint)
@@ -203,13 +203,13 @@ def _state(job: PipelineJob) -> str:
 
 
 def _outputs(task: PipelineTaskDetail) -> dict[str, dict[str, Any]]:
-    """What a step has made, as a RuntimeArtifact's JSON."""
+    """Returns a step's outputs as RuntimeArtifact JSON."""
     from google.cloud.aiplatform_v1.types import Artifact
     from google.protobuf import json_format
 
     made = {}
     for key, listed in task.outputs.items():
-        # All of ours, and of TFX's own, are one artifact each.
+        # Outputs of our components, and of TFX's own, hold one artifact each.
         for artifact in itertools.islice(listed.artifacts, 1):
             metadata = Artifact.pb(artifact).metadata
             made[key] = {
@@ -222,7 +222,7 @@ def _outputs(task: PipelineTaskDetail) -> dict[str, dict[str, Any]]:
 
 
 def _seconds(job: PipelineJob) -> float:
-    """From its creation to its end, as far as they are told."""
+    """Returns the seconds from its creation to its end; 0 if one of them is unknown."""
     if not job.end_time or not job.create_time:
         return 0.0
     return float((job.end_time - job.create_time).total_seconds())
@@ -237,30 +237,30 @@ def _number(job: PipelineJob) -> int:
     return int(last) if last.isdecimal() else 0
 
 
-def asked(ask: Callable[[], _Told], refused: Callable[[Exception], TfxEstimatorError]) -> _Told:
-    """Asks a service of Google's; what is no error of its client's is a mistake of ours, which no wait mends.
+def call_google(request: Callable[[], _Answer], refused: Callable[[Exception], TfxEstimatorError]) -> _Answer:
+    """Calls a Google service, and converts its client's errors; others are bugs, and propagate.
 
     Args:
-        refused: Makes the error of a service that would say the same once more.
+        refused: Makes the error of a request that would fail again.
 
     Raises:
-        LostError: The service did not answer, or not for now.
+        UnavailableError: The service is temporarily unavailable.
     """
     import grpc
     from google.api_core import exceptions as of
     from google.auth.exceptions import GoogleAuthError, RefreshError
 
-    # Credentials that have ended, which gRPC takes for a service that does not answer; others may be refreshed later.
-    ended = ("invalid_grant", "Reauthentication")
+    # Expired credentials, which gRPC reports as an unavailable service; other failed refreshes may succeed later.
+    expired = ("invalid_grant", "Reauthentication")
     refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
     try:
-        return ask()
+        return request()
     except (of.GoogleAPIError, GoogleAuthError, grpc.RpcError, OSError) as error:
-        if isinstance(error, (RefreshError, of.ServiceUnavailable)) and any(word in str(error) for word in ended):
+        if isinstance(error, (RefreshError, of.ServiceUnavailable)) and any(word in str(error) for word in expired):
             wrong = refused(error)
-            wrong.todo = f"{LOGIN}; a job that was submitted goes on"
+            wrong.todo = f"{LOGIN}; a submitted job keeps running"
             raise wrong from error
         # Google's library reports invalid credentials by a subclass of ValueError.
         if isinstance(error, (*refusals, TypeError, ValueError)):
             raise refused(error) from error
-        raise LostError(first_line(error)) from error
+        raise UnavailableError(first_line(error)) from error

@@ -83,7 +83,7 @@ def test_of_another_machine_no_process_is_to_be_killed_here(tmp_path, monkeypatc
     with _held_elsewhere(path), refused as told, locked(str(path)[: -len(".lock")]):
         raise AssertionError
     assert "kill" not in told.value.todo
-    assert f"lost stays on NFS 3: then remove {path}" in told.value.todo
+    assert f"on NFS 3 the lock of a lost machine stays: then remove {path}" in told.value.todo
     assert told.value.retryable
 
 

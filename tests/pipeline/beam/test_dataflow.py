@@ -70,7 +70,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
     first, last = [each.getMessage() for each in caplog.records if "a-job" in each.getMessage()]
     command = "cancel it yourself: gcloud dataflow jobs cancel a-job --project some-project --region europe-west4"
     assert first.endswith(command)
-    assert "the Dataflow job a-job may go on: no answer within" in last
+    assert "the Dataflow job a-job may still run: no answer within" in last
 
 
 @pytest.mark.cluster
@@ -78,7 +78,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
 def test_whatever_the_components_send_to_workers_is_in_the_package(tmp_path):
     from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, SetupOptions
 
-    from tfx_estimator.pipeline.beam import bring_package
+    from tfx_estimator.pipeline.beam import stage_package
 
     captured = tmp_path / "captured"
     captured.mkdir()
@@ -87,7 +87,7 @@ def test_whatever_the_components_send_to_workers_is_in_the_package(tmp_path):
     files = sorted(captured.iterdir())
     # Ingest, statistics, transform, and the evaluator's.
     assert len(files) >= 4
-    bring_package(options := PipelineOptions([]), str(tmp_path))
+    stage_package(options := PipelineOptions([]), str(tmp_path))
     (sdist,) = options.view_as(SetupOptions).extra_packages
     there = install(Path(sdist), tmp_path / "there", options.view_as(DebugOptions).experiments)
     counts = unpickle_there(there, *files)

@@ -117,7 +117,7 @@ REFUSED = [
     ("tfjob", "deploy.env.GITHUB_TOKEN=abc", "deploy.env.GITHUB_TOKEN", _HIDDEN),
     ("kubeflow", "trainer.params={wandb: {api_key: abc}}", "trainer.params.wandb.api_key", _HIDDEN),
     ("vertex", "trainer.params={my_token: ghp_8Hw4Zc1Lq9Vt5Xe2}", "trainer.params.my_token", _HIDDEN),
-    ("tfjob", _LONE, "trainer.distribution.evaluator", "not seen by it"),
+    ("tfjob", _LONE, "trainer.distribution.evaluator", "does not know of an evaluator"),
     ("tfjob", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
 ]
 
@@ -140,7 +140,7 @@ _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
         ("kubeflow", "deploy.training_root=null", "deploy.training_root", "which no bucket holds"),
         ("kubeflow", "deploy.training_root=gs://a-bucket/x", "deploy.training_root", "which no bucket holds"),
         ("kubeflow", "deploy.tfjob.context=there", "deploy.tfjob.context", "has no kubeconfig"),
-        ("kubeflow", _LONE, "trainer.distribution.evaluator", "not seen by it"),
+        ("kubeflow", _LONE, "trainer.distribution.evaluator", "does not know of an evaluator"),
         ("kubeflow", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
         ("vertex", _BUCKET, "deploy.tfjob.train", "a step of the target vertex"),
     ],
@@ -220,7 +220,7 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
         with pytest.raises(DeclarationError) as caught:
             load(source, (), target)
         said = str(caught.value)
-        for each in ("sched.py, has the name of one of Python's own", "fast is compiled", "faster is compiled"):
+        for each in ("sched.py, has the name of a standard module", "fast is compiled", "faster is compiled"):
             assert said.count(each) == 1
         assert "deploy.image" in said
     own = (f"transform.module_file={tmp_path / 'a/prepare.py'}", "trainer.model=networks:small")
@@ -228,7 +228,7 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
     for overrides, match in (
         (own, "two modules are called helpers"),
         (same, "two module files of one name"),
-        (("trainer.model=huge:small",), "too many to travel in a ConfigMap"),
+        (("trainer.model=huge:small",), "too many for a ConfigMap"),
     ):
         with pytest.raises(DeclarationError, match=match):
             load(source, (*OF_TFJOB[:4], *overrides), "tfjob")
@@ -236,7 +236,7 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
     with pytest.raises(DeclarationError) as caught:
         load(source, own, "vertex")
     assert "helpers" not in str(caught.value)
-    with pytest.raises(DeclarationError, match="has the name of one of Python's own"):
+    with pytest.raises(DeclarationError, match="has the name of a standard module"):
         load(source, WHOLE["trains"])
 
 
@@ -252,7 +252,7 @@ def test_what_the_image_must_have_is_told_for_a_target_only(tmp_path):
     (tmp_path / "networks.py").write_text("import nowhere_to_be_found\n\ndef small(num_classes):\n    return 1\n")
     load(source)
     for target in TARGETS:
-        with pytest.raises(DeclarationError, match="imports nowhere_to_be_found, which is found nowhere"):
+        with pytest.raises(DeclarationError, match="imports nowhere_to_be_found, which is not found"):
             load(source, WHOLE[target], target)
 
 

@@ -197,7 +197,7 @@ def test_what_kubernetes_calls_otherwise_is_led_to_its_place(override, said):
 
 
 def test_a_tfjob_whose_pods_the_operator_starts_again_without_end_is_told_of():
-    said = "the operator starts pods that are killed, as out of memory, again without end"
+    said = "the operator restarts killed pods, as after OOMKilled, without limit"
 
     def notes(*overrides: str, target: str = "tfjob") -> str:
         return "\n".join(load("digits", (*OF_TFJOB, *overrides), target).notes)

@@ -16,7 +16,7 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.commands import submit
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.follow import Look
+from tfx_estimator.pipeline.platforms.follow import JobStatus
 from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.plan import Row, estimate_hours, read_plan
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, TRAINJOB, VERTEX
@@ -108,7 +108,7 @@ def write_run(workdir: Path, time: str, model: str, summary: object) -> None:
 
 def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
     digits = load("digits", ["trainer.train_steps=720000", "trainer.global_batch_size=100"]).declaration
-    assert estimate_hours(digits, str(tmp_path)).startswith("cannot be told: no finished run in ")
+    assert estimate_hours(digits, str(tmp_path)).startswith("unknown: no finished run in ")
     seconds = {"Trainer": 9.0, "Pusher": 90.0}
     parts = [{"node": node, "state": "ran", "seconds": each} for node, each in seconds.items()]
     for time, model, pace in (("20260101-000000", digits.trainer.model, 10_000.0), ("20260102-000000", "other", 1.0)):
@@ -139,8 +139,9 @@ def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):
 
 
 def followed(outputs: dict[str, dict]) -> int:
-    look = Look("SUCCEEDED", True, tasks={"Trainer": "SUCCEEDED", "Resolver": "SUCCEEDED"}, outputs=outputs)
-    return submit._follow(SimpleNamespace(look=lambda job: look), Note("vertex", "it", "https://there"), "submitted/it")
+    status = JobStatus("SUCCEEDED", True, tasks={"Trainer": "SUCCEEDED", "Resolver": "SUCCEEDED"}, outputs=outputs)
+    service = SimpleNamespace(status=lambda job: status)
+    return submit._follow(service, Note("vertex", "it", "https://there"), "submitted/it")
 
 
 def test_of_somebody_elses_pipeline_there_is_no_table(capfd):

@@ -120,7 +120,7 @@ def test_a_signal_ends_it_at_once_and_in_words(start, tmp_path, number, lines):
     assert run.returncode == 128 + number
     assert time.monotonic() - begun < 6  # 2 on a machine that is not busy
     word = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
-    assert said.startswith(f"tfx-estimator: {word} in component Transform; the next run goes on from there")
+    assert said.startswith(f"tfx-estimator: {word} in component Transform; the next run continues from there")
     assert len(said.splitlines()) == 1
     assert not list((tmp_path / "tmp").iterdir())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
-from tfx_estimator.pipeline.runners.compiling import Compiled, bring
+from tfx_estimator.pipeline.runners.compiling import Compiled, upload
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 pytestmark = pytest.mark.unit
@@ -26,22 +26,22 @@ def compiled(tmp_path) -> Compiled:
 def test_they_are_copied_unless_they_are_there(compiled, tmp_path):
     root, place = tmp_path / "root", Path(compiled.modules_uri) / "mine-0-py3-none-any.whl"
     root.mkdir()
-    assert bring(compiled, str(tmp_path), str(root)) == [str(place)]
+    assert upload(compiled, str(tmp_path), str(root)) == [str(place)]
     assert place.read_bytes() == DATA
-    assert bring(compiled, str(tmp_path), str(root)) == []
+    assert upload(compiled, str(tmp_path), str(root)) == []
     # What was cut short is written anew.
     place.write_bytes(DATA[:3])
-    assert bring(compiled, str(tmp_path), str(root)) == [str(place)]
+    assert upload(compiled, str(tmp_path), str(root)) == [str(place)]
     assert place.read_bytes() == DATA
-    assert bring(Compiled("", (), "", ""), str(tmp_path), str(root)) == []
+    assert upload(Compiled("", (), "", ""), str(tmp_path), str(root)) == []
 
 
 def test_a_place_that_cannot_be_written_from_here_is_told_with_what_to_copy(compiled, tmp_path):
     with pytest.raises(DeclarationError, match=r"belong in .*/root/digits/modules, and this machine has no folder"):
-        bring(compiled, str(tmp_path), str(tmp_path / "root"))
+        upload(compiled, str(tmp_path), str(tmp_path / "root"))
     assert (tmp_path / "mine-0-py3-none-any.whl").read_bytes() == DATA
     # Nor one that cannot be written.
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "digits").write_text("a file")
     with pytest.raises(PipelineError, match="cannot be written to"):
-        bring(compiled, str(tmp_path), str(tmp_path / "root"))
+        upload(compiled, str(tmp_path), str(tmp_path / "root"))

@@ -35,8 +35,8 @@ def test_each_step_says_both_releases_before_anything_else(start):
     assert done.returncode != 0
     here = release_variables()[COMPILED_BY]
     assert here.startswith(tfx_estimator.__version__)
-    assert f"tfx-estimator 9.8.7 has compiled this pipeline, and tfx-estimator {here} is to run it" in done.stderr
-    assert f"compile anew with {here}, or name an image with 9.8.7" in done.stderr
+    assert f"tfx-estimator 9.8.7 has compiled this pipeline, and the image has tfx-estimator {here}" in done.stderr
+    assert f"compile it again with {here}, or name an image with 9.8.7" in done.stderr
     if "import" not in start[-1] and "replica" not in start[1]:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr

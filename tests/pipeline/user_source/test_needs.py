@@ -30,7 +30,7 @@ NOWHERE = "nowhere_to_be_found"
 def test_what_is_found_nowhere_is_refused_by_file_and_line(tmp_path, text):
     files = {"net.py": f"import numpy\n{text}", "second.py": f"import {NOWHERE}\n", "helpers/here.py": ""}
     write_files(tmp_path, files)
-    with pytest.raises(DeclarationError, match=r"\.py:[123] imports \S+, which is found nowhere"):
+    with pytest.raises(DeclarationError, match=r"\.py:[123] imports \S+, which is not found"):
         pack(["net:f"], [str(tmp_path)])
 
 

@@ -32,12 +32,12 @@ BEFORE = {
 )
 def test_what_has_changed_is_named(module: str, old: bytes, new: bytes, told: list[str]) -> None:
     after = {**BEFORE, module: BEFORE[module].replace(old, new, 1) if old else new}
-    assert list(parts.tell(parts.take_apart(BEFORE), parts.take_apart(after))) == told
+    assert list(parts.changes(parts.parts_of(BEFORE), parts.parts_of(after))) == told
 
 
 @pytest.mark.unit
 def test_modules_come_and_go_and_deep_code_is_no_error() -> None:
     deep = b"x = " + b" + ".join([b"1"] * 5000) + b"\n"
-    more = parts.take_apart({**BEFORE, "deep": deep})
-    assert list(parts.tell(parts.take_apart(BEFORE), more)) == ["deep.py is new"]
-    assert list(parts.tell(more, parts.take_apart(BEFORE))) == ["deep.py is imported no more"]
+    more = parts.parts_of({**BEFORE, "deep": deep})
+    assert list(parts.changes(parts.parts_of(BEFORE), more)) == ["deep.py is new"]
+    assert list(parts.changes(more, parts.parts_of(BEFORE))) == ["deep.py is no longer imported"]

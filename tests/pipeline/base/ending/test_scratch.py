@@ -52,7 +52,7 @@ def test_without_a_place_it_is_said_what_to_do(place, tmp_path, monkeypatch, cap
 
 def test_a_folder_of_somebody_elses_is_not_used(place):
     (place / f"tfx-estimator-{os.getuid()}").symlink_to(place)
-    with pytest.raises(PipelineError, match="not this user's"):
+    with pytest.raises(PipelineError, match="belongs to another user"):
         scratch.Scratch()
 
 

@@ -183,7 +183,7 @@ def test_the_verb_writes_what_it_is_told_to_and_replaces_nothing(tmp_path, capsy
     monkeypatch.chdir(tmp_path)
     Path("own.json").write_text(json.dumps(compiled()))
     assert main(["adapt", "own.json"]) == 0
-    assert "steps that tfx-estimator's entry starts, in place of TFX's: 4" in capsys.readouterr().out
+    assert "steps started by tfx-estimator's entry point in place of TFX's: 4" in capsys.readouterr().out
     assert main(["adapt", "own-kubeflow.yaml", "--output", "again.json"]) == 0
     assert "nothing had to be adapted" in capsys.readouterr().out
     assert json.loads(Path("again.json").read_text()) == yaml.safe_load(Path("own-kubeflow.yaml").read_text())

@@ -20,7 +20,7 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TrainingError
 from tfx_estimator.pipeline.platforms import follow
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.kubeflow.service import TOKEN_FILE, Kubeflow, connect
 from tfx_estimator.pipeline.platforms.note import Note, find_note, leave_note, with_job
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
@@ -76,7 +76,7 @@ def test_it_is_followed_to_its_end_and_cancelled():
         server.states = ["RUNNING"]
         service.cancel(run)
         assert server.terminated == [run]
-        assert service.look(run).ended
+        assert service.status(run).ended
         server.states = ["FAILED"]
         with pytest.raises(TrainingError, match=r"(?si)trainer: exit code 5"):
             follow.follow(service, run, lambda *each: None)
@@ -96,7 +96,7 @@ def test_a_gap_in_the_numbers_and_a_run_that_is_ending_are_seen():
         Kubeflow(server.address, text=COMPILED, name="my-digits-0123456789").start(False)
         assert service.start(False)[:2] == ("run-3", False)
         server.states = ["CANCELING"]
-        assert not service.look("run-3").ended
+        assert not service.status("run-3").ended
 
 
 def test_a_run_whose_start_was_interrupted_is_found(monkeypatch):
@@ -122,9 +122,9 @@ def test_the_steps_are_told_by_their_names(failing, kind):
     with KubeflowService(["RUNNING"], failing=failing) as server:
         run = service_of(server).start(False).job
         for service in (service_of(server), Kubeflow(server.address)):
-            assert service.look(run).tasks == {"StatisticsGen": "SUCCEEDED", failing: "RUNNING"}
+            assert service.status(run).tasks == {"StatisticsGen": "SUCCEEDED", failing: "RUNNING"}
         server.states = ["FAILED"]
-        with pytest.raises(kind, match=rf"the service says no more\s+{failing} failed\n") as caught:
+        with pytest.raises(kind, match=rf"the service gives no reason\s+{failing} failed\n") as caught:
             follow.follow(service, run, lambda *each: None)
     assert type(caught.value) is kind
 
@@ -145,7 +145,7 @@ def test_by_way_of_the_kubernetes_api_server(tmp_path, monkeypatch):
         note = with_job(Note(KUBEFLOW, ""), service, "run-1")
         assert (note.context, note.namespace) == ("a", "mine")
         write_kubeconfig(tmp_path / "config", "b", TOKEN, **hosts)
-        assert connect(note, "").look("run-1").state == "RUNNING"
+        assert connect(note, "").status("run-1").state == "RUNNING"
 
 
 def test_a_service_with_several_users_takes_runs_of_an_experiment_alone():
@@ -178,12 +178,12 @@ def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
     with KubeflowService(["RUNNING"]) as server:
         service = service_of(server)
         with pytest.raises(PipelineError, match="refuses: 404 there is no run run-7"):
-            service.look("run-7")
+            service.status("run-7")
         (tmp_path / "token").write_text("another")
-        with pytest.raises(PipelineError, match="does not know who asks: 401 who are you"):
+        with pytest.raises(PipelineError, match="does not accept the credentials: 401 who are you"):
             service_of(server).start(False)
-    with pytest.raises(LostError):
-        service.look("run-1")
+    with pytest.raises(UnavailableError):
+        service.status("run-1")
     monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "nowhere"))
     with pytest.raises(PipelineError, match="nowhere cannot be read"):
         service_of(server)
@@ -201,20 +201,20 @@ def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
         run = service.start(False).job
         (tmp_path / "token").write_text("one-that-has-ended")
         # The one that it knows is still good.
-        assert service.look(run).state == "RUNNING"
+        assert service.status(run).state == "RUNNING"
         other = service_of(server)
-        for ask in (lambda: other.start(False), lambda: other.look(run), lambda: other.cancel(run)):
-            with pytest.raises(PipelineError, match=f"does not know who asks: {said}") as caught:
+        for ask in (lambda: other.start(False), lambda: other.status(run), lambda: other.cancel(run)):
+            with pytest.raises(PipelineError, match=f"does not accept the credentials: {said}") as caught:
                 ask()
             assert TOKEN_FILE in caught.value.todo
         # The service that has answered may be one that restarts behind its proxy.
         if login == 200:
             service._client = other._client
-            with pytest.raises(LostError, match=said):
-                service.look(run)
+            with pytest.raises(UnavailableError, match=said):
+                service.status(run)
         # A token that was written anew is found.
         (tmp_path / "token").write_text(TOKEN)
-        assert (other if login == 302 else service_of(server)).look(run).state == "RUNNING"
+        assert (other if login == 302 else service_of(server)).status(run).state == "RUNNING"
 
 
 def test_the_command_line_leaves_the_address(capsys, monkeypatch):

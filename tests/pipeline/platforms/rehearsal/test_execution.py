@@ -149,7 +149,7 @@ def test_a_root_that_was_moved_does_not_take_what_was_made_in_its_place_since(co
         assert uri == moved / other.relative_to(home)
     metadata = outputs["Second"]["made"]["metadata"]
     assert (metadata["pushed_destination"], metadata["elsewhere"]) == (f"{moved}/serving/1", f"{home}-else")
-    assert f"{moved} was moved or copied from {home}: its artifacts are looked for here" in caplog.messages
+    assert f"{moved} was moved or copied from {home}: its artifacts are used from here" in caplog.messages
 
 
 def test_a_killed_step_is_tried_as_often_as_the_file_says(compiled):
@@ -271,7 +271,7 @@ def test_places_of_the_pipelines_own_are_in_the_root_and_parameters_are_of_their
     given = {"n": "7", "x": "1e-3", "yes": "false", "s": "7"}
     assert rebased(job, folders, given) == {"n": 7, "x": 0.001, "yes": False, "s": "7"}
     for name in ("n", "x", "yes"):
-        with pytest.raises(DeclarationError, match=f"the runtime parameter {name} is a {kinds[name]}, and no 'abc'"):
+        with pytest.raises(DeclarationError, match=f"the runtime parameter {name} is a {kinds[name]}, not 'abc'"):
             rebased(job, folders, {**given, name: "abc"})
 
 

@@ -13,7 +13,7 @@ from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.api import ExpiredError, Kube, TakenError
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 
@@ -76,7 +76,7 @@ def test_the_schema_refuses(kube, manifest):
 def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeypatch):
     with pytest.raises(ExpiredError):
         list(kube.watch(kube.jobs, "1"))
-    with pytest.raises(LostError, match="not found"):
+    with pytest.raises(UnavailableError, match="not found"):
         list(kube.log("no-such-pod", ""))
     text = server.kubeconfig.read_text().replace(f":{server.port}", ":9")
     (elsewhere := server.folder / "elsewhere").write_text(text)
@@ -84,9 +84,9 @@ def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeyp
     with pytest.raises(PipelineError, match=r"(?s)does not answer.*kubectl --context tests get tfjobs"):
         Kube().check()
     elsewhere.write_text(server.kubeconfig.read_text().replace("a-token", "no-token"))
-    with pytest.raises(PipelineError, match=r"(?s)who asks.*kubectl --context tests get tfjobs --namespace default"):
+    with pytest.raises(PipelineError, match=r"(?s)credentials.*kubectl --context tests get tfjobs --namespace default"):
         Kube().check()
-    with pytest.raises(PipelineError, match=r"(?s)no Kubernetes cluster is known.*--context no-such-context"):
+    with pytest.raises(PipelineError, match=r"(?s)no Kubernetes cluster is configured.*--context no-such-context"):
         Kube("no-such-context")
 
 
@@ -110,7 +110,7 @@ def test_credentials_that_have_ended_are_asked_for_anew(server, monkeypatch, tmp
     # Also in a pod, whose own account is not asked then.
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     kube = Kube()
-    with pytest.raises(PipelineError, match="does not know who asks"):
+    with pytest.raises(PipelineError, match="does not accept the credentials"):
         kube.jobs()
     (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": token}}))
     assert kube.jobs()["items"] == []

@@ -91,7 +91,7 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
     said = capsys.readouterr().out
     mine = "kubectl --context 'arn:of/mine it'"
     applied = f"{mine} apply --server-side --filename '{tmp_path}/my other.yaml'"
-    assert f"in place of an earlier one: {mine} {delete} && {mine} {delete_map} && {applied}\n" in said
+    assert f"replacing an earlier one: {mine} {delete} && {mine} {delete_map} && {applied}\n" in said
     assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
 
 

@@ -15,7 +15,7 @@ from tests.pipeline.platforms.training_jobs.cluster import Cluster, ended, pod
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs import failures as failures_module
 from tfx_estimator.pipeline.platforms.training_jobs import pod as pod_entry
 from tfx_estimator.pipeline.platforms.training_jobs import pods as pods_module
@@ -60,7 +60,7 @@ def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
     monkeypatch.setattr(pod_entry, "_MESSAGE", str(tmp_path / "message"))
     for text in ("your loss is no number", "long " * 2000, 'ü"\n' * 3000):
         error = errors.UserCodeError(text, expected="a number", todo="mend it")
-        pod_entry._leave(error)
+        pod_entry._write_message(error)
         message = (tmp_path / "message").read_text()
         assert len(message) <= 4096
         found = pods.take(pod("Failed", uid=text[:9], state=ended(4, message=message))).error(TF_JOB)
@@ -94,7 +94,7 @@ class Logs:
             if isinstance(part, threading.Event):
                 part.wait(30)
             elif part is None:
-                raise LostError(name)
+                raise UnavailableError(name)
             else:
                 yield part
 
@@ -176,7 +176,7 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     write(tmp_path, 4, 0, 20, 40)
     progress.restarted("worker-0 was killed by SIGKILL", "its pod was started again")
     write(tmp_path, 5, 30, 50)
-    progress.hear()
+    progress.read()
     # And one that the pod's own supervisor has seen to.
     (tmp_path / "chief-0.attempt-5.error.json").write_text('{"type": "UnavailableError"}')
     write(tmp_path, 6, 30, 60)

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs import failures, following, watching
 from tfx_estimator.pipeline.platforms.training_jobs import launcher as module
 from tfx_estimator.pipeline.platforms.training_jobs.following import Following
@@ -105,7 +105,7 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(kube, job, monkeyp
     monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
     conditions = [{"type": each, "status": "True"} for each in ("Created", state)]
     job.there = {**kube.there, "status": {"conditions": conditions}}
-    job.take(Notice(JOB, heard, LostError("no answer") if heard == LOST else None))
+    job.take(Notice(JOB, heard, UnavailableError("no answer") if heard == LOST else None))
     job.take(Notice(POD, LISTED, [pod(chief, uid="2", task="chief-0")]))
     assert job.hopeless() is None
     job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(4, message="your loss is no number"))))
@@ -175,9 +175,9 @@ def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
     notes = {module.TRAINING: str(tmp_path / "training")}
     kube.there = {"metadata": {"uid": "old", "annotations": notes, "deletionTimestamp": "now"}}
     kube.goes = False
-    with pytest.raises(PipelineError, match="is still there") as caught:
+    with pytest.raises(PipelineError, match="still exists") as caught:
         train.run()
-    assert f"holds it: {KUBECTL} get tfjobs,pods --namespace vision" in caught.value.todo
+    assert f"blocks it: {KUBECTL} get tfjobs,pods --namespace vision" in caught.value.todo
     notes[module.TRAINING] = "/somewhere/else"
     with pytest.raises(PipelineError, match="does not train in") as caught:
         train.run()

@@ -17,7 +17,7 @@ from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.platforms.follow import Look
+from tfx_estimator.pipeline.platforms.follow import JobStatus
 from tfx_estimator.pipeline.platforms.note import Note, with_job
 from tfx_estimator.pipeline.platforms.registry import TFJOB
 from tfx_estimator.pipeline.platforms.training_jobs import api, following
@@ -55,12 +55,12 @@ def test_one_that_was_replaced_is_left_alone(cluster, jobs, tmp_path):
     assert service(cluster, tmp_path).start(False).is_new
     assert cluster.deleted == ["uid-1"]
     for each in (jobs, service(cluster, tmp_path, uid="uid-1")):
-        look = each.look("digits")
-        assert (look.ended, look.is_gone, type(look.error)) == (True, True, errors.PipelineError)
-        assert "its end is not known" in str(look.error)
+        status = each.status("digits")
+        assert (status.ended, status.is_gone, type(status.error)) == (True, True, errors.PipelineError)
+        assert "its result is unknown" in str(status.error)
         each.cancel("digits")
     assert cluster.there["metadata"]["uid"] == "uid-2"
-    assert not service(cluster, tmp_path, uid="uid-2").look("digits").ended
+    assert not service(cluster, tmp_path, uid="uid-2").status("digits").ended
     service(cluster, tmp_path, uid="uid-2").cancel("digits")
     assert cluster.deleted == ["uid-1", "uid-2"]
 
@@ -72,7 +72,7 @@ def test_what_is_to_be_done_by_kubectl_is_done_in_the_cluster_of_the_job(cluster
     told = "kubectl --context 'arn:of/mine it' {} --namespace vision"
     assert told.format("delete tfjobs digits") in caught.value.todo
     cluster.end("Failed")
-    assert jobs.look("digits").error.todo == told.format("describe tfjobs digits")
+    assert jobs.status("digits").error.todo == told.format("describe tfjobs digits")
     monkeypatch.setattr(following, "_DELETED_SECONDS", -1.0)
     with pytest.raises(errors.PipelineError) as caught:
         jobs.start(False)
@@ -100,17 +100,17 @@ def test_its_config_map_goes_with_it_and_nothing_is_left_where_there_is_none(clu
 
 
 def test_one_that_has_gone_is_not_said_to_have_failed(cluster, jobs, tmp_path):
-    jobs.look("digits")
+    jobs.status("digits")
     cluster.there = None
     for each in (jobs, service(cluster, tmp_path, uid="uid-1")):
-        look = each.look("digits")
-        assert look.is_gone
-        assert "is not there any more, and its end is not known" in str(look.error)
+        status = each.status("digits")
+        assert status.is_gone
+        assert "is gone, and its result is unknown" in str(status.error)
 
 
 def test_an_ended_one_is_replaced_whoever_made_it(cluster, jobs, tmp_path):
     del cluster.there["metadata"]["annotations"][SUBMISSION]
-    with pytest.raises(errors.PipelineError, match="not made by `submit`"):
+    with pytest.raises(errors.PipelineError, match="not created by `submit`"):
         service(cluster, tmp_path).start(False)
     cluster.end("Succeeded")
     assert service(cluster, tmp_path).start(False).is_new
@@ -129,16 +129,16 @@ def test_an_ended_one_is_replaced_whoever_made_it(cluster, jobs, tmp_path):
 def test_the_chiefs_exit_code_is_the_error(cluster, jobs, code, kind, ends_with):
     cluster.fail(code)
     cluster.end("Failed", "TFJob vision/digits has failed because 1 Chief replica(s) failed.")
-    error = jobs.look("digits").error
+    error = jobs.status("digits").error
     assert (type(error), errors.exit_code_of(error)) == (kind, ends_with)
     assert f"ended with exit code {code}; its log ends with:\n    the end of its log" in error.what
 
 
-def followed(jobs: TrainingJobs, until: Callable[[Look], bool]) -> list[Look]:
-    looks: list[Look] = []
+def followed(jobs: TrainingJobs, until: Callable[[JobStatus], bool]) -> list[JobStatus]:
+    looks: list[JobStatus] = []
 
     def is_seen() -> bool:
-        looks.append(jobs.look("digits"))
+        looks.append(jobs.status("digits"))
         return until(looks[-1])
 
     wait_until(is_seen, lambda: f"what is looked for; the last look was {looks[-1]}", 20, every=0.05)
@@ -147,22 +147,24 @@ def followed(jobs: TrainingJobs, until: Callable[[Look], bool]) -> list[Look]:
 
 def test_restarts_between_two_looks_are_told_and_have_an_end(cluster, jobs):
     limit = cluster.there["spec"]["runPolicy"]["backoffLimit"]
-    jobs.look("digits")
+    jobs.status("digits")
     for number in range(limit):
         cluster.restart(137, "worker-0", f"w{number}")
         # It takes the chief with it.
         cluster.restart(138, "chief-0", f"c{number}")
-        looks = followed(jobs, lambda look: bool(look.notices))
-        assert looks[-1].notices == ("worker-0 was killed by SIGKILL; its pod, and what hung on it, was started again",)
+        looks = followed(jobs, lambda status: bool(status.notices))
+        assert looks[-1].notices == (
+            "worker-0 was killed by SIGKILL; its pod, and those that depend on it, were restarted",
+        )
         assert not looks[-1].ended
     assert cluster.deleted == []
     cluster.restart(137, "worker-0", "last")
-    look = followed(jobs, lambda look: look.ended)[-1]
-    assert (look.state, cluster.deleted) == ("Failed", ["uid-1"])
-    assert look.error is not None
-    assert look.error.what.startswith("the TFJob vision/digits was not started again (deploy.tfjob.backoff_limit): ")
-    assert "the pod digits-worker-0 was killed by SIGKILL; its log ends with:" in look.error.what
-    assert "the operator did not end the TFJob, and it is deleted" in look.error.todo
+    status = followed(jobs, lambda status: status.ended)[-1]
+    assert (status.state, cluster.deleted) == ("Failed", ["uid-1"])
+    assert status.error is not None
+    assert status.error.what.startswith("the TFJob vision/digits was not started again (deploy.tfjob.backoff_limit): ")
+    assert "the pod digits-worker-0 was killed by SIGKILL; its log ends with:" in status.error.what
+    assert "the operator did not end the TFJob, and it is deleted" in status.error.todo
     jobs.close()
 
 
@@ -172,16 +174,16 @@ def test_restarts_that_the_operator_counts_are_left_to_it(cluster, jobs, policy)
         each["restartPolicy"] = policy
     cluster.there["spec"]["runPolicy"]["backoffLimit"] = 0
     cluster.fail(137, "worker-0")
-    assert not jobs.look("digits").ended
+    assert not jobs.status("digits").ended
     assert not cluster.deleted
 
 
 @pytest.mark.parametrize("message", [DEADLINE, BACKOFF])
 def test_a_pod_that_had_recovered_is_not_the_reason(cluster, jobs, message):
     cluster.fail(137, "worker-0")
-    assert not jobs.look("digits").ended
+    assert not jobs.status("digits").ended
     cluster.end("Failed", message)
-    error = jobs.look("digits").error
+    error = jobs.status("digits").error
     assert error.what.startswith(f"the TFJob vision/digits failed: TFJobFailed: {message}")
     assert "(see deploy.tfjob.backoff_limit and active_deadline_seconds)" in error.what
     assert "before: the pod digits-worker-0 was killed by SIGKILL" in error.what
@@ -197,10 +199,10 @@ def test_the_end_of_the_chiefs_log_is_shown_whatever_was_shown_of_it_before(clus
     (earlier := tmp_path / "digits-chief-0.1.log").write_text("the beginning\n")
     os.utime(earlier, (0, 0))
     cluster.fail(143)
-    assert jobs.look("digits").lines == ("the beginning",)
+    assert jobs.status("digits").lines == ("the beginning",)
     cluster.end("Failed", DEADLINE)
-    look = jobs.look("digits")
-    assert (type(look.error), look.lines) == (errors.TaskFailedError, ("the end",))
+    status = jobs.status("digits")
+    assert (type(status.error), status.lines) == (errors.TaskFailedError, ("the end",))
 
 
 @pytest.fixture
@@ -220,7 +222,7 @@ def test_a_note_is_of_its_cluster_whatever_is_current_later(config, monkeypatch,
     write_kubeconfig(config, "b", a="http://localhost:9", b="http://localhost:10")
     assert main(["submit", "--cancel", "."]) == 6
     assert "localhost:9" not in (err := capsys.readouterr().err)
-    assert "of-a/digits is not there any more" in err
+    assert "of-a/digits is gone" in err
 
 
 def test_the_plan_says_which_cluster_and_the_option_is_in_the_manifests(config, monkeypatch, capsys):

@@ -72,7 +72,7 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         assert [each["uid"] for each in ours["ownerReferences"]] == [job["metadata"]["uid"]]
         # Another declaration of this name is not started beside it.
         assert main(["submit", *SOURCE, "--yes", "--set", "trainer.train_steps=7"]) == 6
-        assert "another submission of this pipeline goes on" in capsys.readouterr().err
+        assert "another submission of this pipeline is running" in capsys.readouterr().err
 
         def interfere() -> None:
             time.sleep(1.5)
@@ -166,7 +166,7 @@ def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys
         assert main(["submit", "--cancel", "submitted/digits"]) == 0
         wait_for_none()
         assert main(["submit", "--attach", "submitted/digits"]) == 6
-        assert "is not there any more" in capsys.readouterr().err
+        assert "is gone, and its result" in capsys.readouterr().err
 
 
 def test_a_cluster_that_does_not_answer_or_is_not_known_is_said(server, monkeypatch, capsys, tmp_path):

@@ -155,7 +155,7 @@ def test_one_is_created_once_followed_found_again_and_cancelled(server, tmp_path
         ]
         assert len(owned) == 1 + (kind == "TrainJob")
         assert main(["submit", *source, "--yes", "--set", "trainer.train_steps=7"]) == 6
-        assert "another submission of this pipeline goes on" in capsys.readouterr().err
+        assert "another submission of this pipeline is running" in capsys.readouterr().err
         wait_until(lambda: cluster.started, "its pod", every=0.1)
         done.touch()
         assert main(["submit", "--attach", "submitted/digits"]) == 0

@@ -21,7 +21,7 @@ from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
 from tfx_estimator.pipeline.platforms import follow
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex import service as vertex
 
@@ -83,7 +83,7 @@ def test_the_same_is_not_started_twice():
 def test_a_lost_answer_starts_no_second_job():
     with PipelineService([RUNNING], loses=1) as server:
         service = service_of(server)
-        started = follow.patiently(lambda: service.start(False), lambda line, warns: None, 30)
+        started = follow.with_retries(lambda: service.start(False), lambda line, warns: None, 30)
         assert (started.is_new, server.created) == (False, 1)
     # Two at once, of which neither has seen the other in the list.
     with PipelineService([RUNNING]) as server:
@@ -98,8 +98,8 @@ def test_it_is_followed_through_a_lost_connection():
     said: list[tuple[str, bool]] = []
     with PipelineService([RUNNING, RUNNING, "UNAVAILABLE", "INTERNAL", RUNNING, SUCCEEDED]) as server:
         service = service_of(server)
-        look = follow.follow(service, service.start(False).job, lambda *each: said.append(each))
-    assert (look.state, look.tasks) == ("SUCCEEDED", {"StatisticsGen": "SUCCEEDED", "Trainer": "SUCCEEDED"})
+        status = follow.follow(service, service.start(False).job, lambda *each: said.append(each))
+    assert (status.state, status.tasks) == ("SUCCEEDED", {"StatisticsGen": "SUCCEEDED", "Trainer": "SUCCEEDED"})
     assert [line for line, warns in said if warns] == [
         "the service does not answer: 503 the service says UNAVAILABLE; trying again",
         "the service answers again",
@@ -129,15 +129,15 @@ def test_what_is_refused_is_not_tried_again():
         service = service_of(server)
         job = service.start(False).job
         with pytest.raises(PipelineError, match="Vertex AI refuses: 403 the service says"):
-            service.look(job)
+            service.status(job)
         server.states = ["NOT_FOUND"]
         with pytest.raises(PipelineError, match="404"):
-            service.look(job)
+            service.status(job)
     # The server has gone.
-    with pytest.raises(LostError):
-        service.look(job)
+    with pytest.raises(UnavailableError):
+        service.status(job)
     with pytest.raises(PipelineError, match="has not answered for"):
-        follow.patiently(lambda: service.look(job), lambda line, warns: None, 0.05)
+        follow.with_retries(lambda: service.status(job), lambda line, warns: None, 0.05)
 
 
 def test_credentials_that_end_are_no_silence():
@@ -147,8 +147,8 @@ def test_credentials_that_end_are_no_silence():
     for each in (error, told, ServiceUnavailable("later")):
         client = SimpleNamespace(get_pipeline_job=Mock(side_effect=each))
         service = vertex.Vertex(client, "example-project", "europe-west4")  # type: ignore[arg-type]
-        with pytest.raises(LostError if "later" in str(each) else PipelineError) as caught:
-            service.look("digits-1")
+        with pytest.raises(UnavailableError if "later" in str(each) else PipelineError) as caught:
+            service.status("digits-1")
         assert "later" in str(each) or "gcloud auth application-default login" in caught.value.todo
 
 
@@ -157,11 +157,11 @@ def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer():
         text = json.dumps({**json.loads(COMPILED.read_text()), "noSuchField": 1})
         service = vertex.Vertex(server.client(), "example-project", "europe-west4", text, "digits", "0123456789")
         with pytest.raises(json_format.ParseError, match="noSuchField"):
-            follow.patiently(lambda: service.start(False), lambda line, warns: None, 0.05)
+            follow.with_retries(lambda: service.start(False), lambda line, warns: None, 0.05)
         broken = SimpleNamespace(get_pipeline_job=Mock(side_effect=KeyError("state")))
         service = vertex.Vertex(broken, "example-project", "europe-west4")  # type: ignore[arg-type]
         with pytest.raises(KeyError, match="state"):
-            follow.patiently(lambda: service.look("digits-1"), lambda line, warns: None, 0.05)
+            follow.with_retries(lambda: service.status("digits-1"), lambda line, warns: None, 0.05)
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_it_is_submitted_followed_and_found_again(submit):
         assert code == 0
         assert "Trainer           8 CPUs, 30 GB" in out
         assert "2 NVIDIA_TESLA_T4" in out
-        assert "time     cannot be told: no finished run in runs/digits" in out
+        assert "time     unknown: no finished run in runs/digits" in out
         assert f"address: {CONSOLE}" in out
         note = json.loads(Path("submitted/digits/submission.json").read_text())
         assert note["address"].startswith(CONSOLE)
@@ -240,11 +240,11 @@ def test_a_service_that_was_long_asked_is_tried_again(monkeypatch):
     def ask() -> str:
         if not said:
             time.sleep(0.2)
-            raise LostError("cut")
+            raise UnavailableError("cut")
         return "there"
 
     # The first question alone has taken longer.
-    assert follow.patiently(ask, lambda line, warns: said.append(line), 0.1) == "there"
+    assert follow.with_retries(ask, lambda line, warns: said.append(line), 0.1) == "there"
     assert said == ["the service does not answer: cut; trying again", "the service answers again"]
 
 
@@ -317,8 +317,8 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--attach", "nowhere"], "no job that was submitted: No such file"),
-        (["--cancel", "digits.yaml"], "no job that was submitted"),
+        (["--attach", "nowhere"], "no submitted job: No such file"),
+        (["--cancel", "digits.yaml"], "no submitted job"),
         (["--attach", "a b", "--target", "vertex"], "to end it: tfx-estimator submit --cancel 'a b'"),
         (["digits", "--cancel", "a"], "do not use SOURCE"),
         (["--cancel", "a", "--dry-run", "--follow", "--yes"], "do not use --dry-run, --follow\n"),

@@ -79,7 +79,7 @@ def test_a_job_that_failed_is_told_in_the_services_words(launch):
 
 def test_another_job_follows_on_one_that_lost_a_replica(launch, folder):
     def lose() -> None:
-        with contextlib.suppress(StoppedError), call.told(folder, "chief-0"):
+        with contextlib.suppress(StoppedError), call.reported(folder, "chief-0"):
             raise StoppedError("it was ended, as a worker has gone")
 
     def train() -> None:
@@ -106,7 +106,7 @@ def test_a_replicas_own_error_is_the_steps(launch, folder):
         lost = TrainingError("the chief has gone")
         lost.retryable = True
         for replica, error in (("evaluator-0", lost), ("worker-0", UserCodeError("no such layer", todo="mend it"))):
-            with contextlib.suppress(type(error)), call.told(folder, replica):
+            with contextlib.suppress(type(error)), call.reported(folder, replica):
                 raise error
 
     with Server(["JOB_STATE_FAILED"]) as server:
@@ -114,7 +114,7 @@ def test_a_replicas_own_error_is_the_steps(launch, folder):
         with pytest.raises(UserCodeError, match="no such layer") as ended:
             launch(server)
     assert len(server.created) == 1
-    assert ended.value.todo.startswith("mend it; it is of a replica of the custom job projects/example-project")
+    assert ended.value.todo.startswith("mend it; it is the error of a replica of the custom job")
 
 
 def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, folder):
@@ -162,7 +162,7 @@ def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, folder, 
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
             launch(server)
         assert (server.busy, len(server.created)) == ([], 1)
-    monkeypatch.setattr(executor, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(executor, "FOLLOW_SECONDS", 0.1)
     with Server(["JOB_STATE_FAILED"], busy=["RESOURCE_EXHAUSTED"] * 1000) as server:
         with pytest.raises(PipelineError, match=r"has not answered for .*: 429 not now") as caught:
             launch(server)
