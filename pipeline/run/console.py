@@ -88,7 +88,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
         console.print(f"  note: {one_line(note)}")
     for warning in loaded.warnings:
         view.warn(warning)
-    with dry_run.beside(loaded, folders, logs, tries) as wait:
+    with dry_run.in_background(loaded, folders, logs, tries) as wait:
         with view.waiting("starting TensorFlow and TFX"), uncollected():
             from tfx_estimator.pipeline.run.why import Why
             from tfx_estimator.pipeline.runners.local import LocalRunner, check_data, prepare

@@ -119,7 +119,7 @@ class _Compare:
         assert candidate.loaded
         logs = os.path.join(self._session.folder, "tried", str(self._candidates.index(candidate) + 1))
         waiting = self._view.waiting(f"trying the code of {candidate.name} on made-up examples")
-        with dry_run.beside(candidate.loaded, self._session.folders, logs) as wait, waiting:
+        with dry_run.in_background(candidate.loaded, self._session.folders, logs) as wait, waiting:
             wait()
 
     def _answers_of(self, candidate: Candidate, finished: Mapping[str, Model]) -> tuple[Model, Answers]:
