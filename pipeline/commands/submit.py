@@ -311,7 +311,7 @@ def _show_results(look: Look, job: str, address: str) -> None:
     """Prints what a job came to; nothing where it has no outputs of a step of ours."""
     import tempfile
 
-    from tfx_estimator.pipeline.report.artifacts import told_outputs
+    from tfx_estimator.pipeline.report.artifacts import outputs_from_json
     from tfx_estimator.pipeline.run.results import add_readable_outputs
     from tfx_estimator.pipeline.run.summary import Summary, Warned
     from tfx_estimator.pipeline.run.table import print_table
@@ -328,7 +328,7 @@ def _show_results(look: Look, job: str, address: str) -> None:
     ]
     # Hides what TensorFlow prints when it is loaded.
     with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
-        wrong = add_readable_outputs(results, told_outputs(look.outputs))
+        wrong = add_readable_outputs(results, outputs_from_json(look.outputs))
         results.warnings += [Warned("", line) for line in wrong]
         results.seconds = look.seconds
         # A reader that has gone is no reason to fail.

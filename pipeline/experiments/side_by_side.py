@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.report.metrics import tell_metrics
+from tfx_estimator.pipeline.report.metrics import format_metrics
 from tfx_estimator.pipeline.report.page import Missing, attempt, render, show_number, show_percent, show_seconds
 from tfx_estimator.pipeline.report.plots import COLOURS
 from tfx_estimator.pipeline.report.report import read_run_outputs
@@ -106,7 +106,7 @@ def results(runs: Sequence[Run]) -> list[Row]:
     summaries = [run.summary for run in runs]
 
     def measured(summary: Mapping[str, Any]) -> dict[str, str]:
-        told = tell_metrics(summary.get("metrics") or {}, summary.get("label_names") or ())
+        told = format_metrics(summary.get("metrics") or {}, summary.get("label_names") or ())
         return {name: value for name, value, _ in told}
 
     def metric(title: str) -> Callable[[Mapping[str, Any]], Optional[str]]:

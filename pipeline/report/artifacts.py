@@ -64,16 +64,16 @@ def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:
     }
 
 
-def told_outputs(tasks: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Outputs:
+def outputs_from_json(tasks: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Outputs:
     """Returns what the tasks of a compiled pipeline wrote, by task and output, each a RuntimeArtifact in JSON."""
     return {
-        (task, key): Output(made.get("uri", ""), _told_properties(made.get("metadata", {})))
+        (task, key): Output(made.get("uri", ""), _properties_from_json(made.get("metadata", {})))
         for task, own in tasks.items()
         for key, made in own.items()
     }
 
 
-def _told_properties(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _properties_from_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
     # Numbers are JSON's: whether one was whole is not known.
     values = {name: float(value) if isinstance(value, int) else value for name, value in metadata.items()}
     # What is its own stands before what its type has of the same name.

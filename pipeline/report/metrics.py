@@ -46,7 +46,7 @@ def show_metric(value: Optional[float]) -> str:
     return f"{value:,.0f}" if value.is_integer() and abs(value) > 1 else f"{value:.4f}"
 
 
-def entitle(metric: str, label_names: Sequence[str]) -> str:
+def metric_name(metric: str, label_names: Sequence[str]) -> str:
     """Names a metric for people: `classId:3/precision` is `precision of three`."""
     part, _, name = metric.rpartition("/")
     kind, _, number = part.partition(":")
@@ -57,7 +57,7 @@ def entitle(metric: str, label_names: Sequence[str]) -> str:
     return f"{name} {of[kind]}" if kind in of else metric
 
 
-def entitle_slice(feature: str, value: str, label_names: Sequence[str]) -> str:
+def slice_name(feature: str, value: str, label_names: Sequence[str]) -> str:
     """Names the value of a feature, or of several crossed; a label by its class."""
     parts = list(zip(feature.split(CROSSED), value.split(CROSSED)))
     if len(parts) != len(value.split(CROSSED)):
@@ -70,11 +70,11 @@ def place(value: str) -> list[tuple[bool, int, str]]:
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in value.split(CROSSED)]
 
 
-def tell_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list[tuple[str, str, str]]:
+def format_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list[tuple[str, str, str]]:
     """Returns what was measured beside the built-in metrics: name, value, and the difference from the baseline."""
     return [
         (
-            entitle(name, label_names),
+            metric_name(name, label_names),
             show_metric(value),
             show_metric(metrics[f"{name}{DIFF}"]) if f"{name}{DIFF}" in metrics else "",
         )
@@ -83,7 +83,7 @@ def tell_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list
     ]
 
 
-def tell_slices(summary: Mapping[str, Any]) -> list[SliceTable]:
+def slice_tables(summary: Mapping[str, Any]) -> list[SliceTable]:
     """Returns a table for each feature that was sliced by."""
     names = summary.get("label_names") or ()
     tables = []
@@ -93,12 +93,12 @@ def tell_slices(summary: Mapping[str, Any]) -> list[SliceTable]:
         order = sorted(slices, key=place)
         shown = columns[:_MOST_COLUMNS]
         rows = [
-            (entitle_slice(feature, value, names), [show_metric(slices[value].get(name)) for name in shown])
+            (slice_name(feature, value, names), [show_metric(slices[value].get(name)) for name in shown])
             for value in order[:_MOST_ROWS]
         ]
         left_out = (len(order) - len(rows), len(columns) - len(shown))
         tables.append(
-            SliceTable(feature, [entitle(name, names).removeprefix(PREFIX) for name in shown], rows, left_out)
+            SliceTable(feature, [metric_name(name, names).removeprefix(PREFIX) for name in shown], rows, left_out)
         )
     return tables
 
@@ -118,7 +118,7 @@ def read_tuning(uri: str) -> Optional[dict[str, Any]]:
         return json.loads(file.read())
 
 
-def tell_best(found: Mapping[str, Any]) -> str:
+def format_best_trial(found: Mapping[str, Any]) -> str:
     """Says in one line which values were used, and why."""
     trials = found["trials"]
     best = next(each for each in trials if each["number"] == found["best"])

@@ -11,15 +11,15 @@ from typing import Any
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
-from tfx_estimator.pipeline.report.metrics import chart_tuning, tell_metrics, tell_slices
+from tfx_estimator.pipeline.report.metrics import chart_tuning, format_metrics, slice_tables
 from tfx_estimator.pipeline.report.page import LeftOutError, attempt, render
 from tfx_estimator.pipeline.report.source import Run, read_versions
 from tfx_estimator.pipeline.report.training import (
     chart_training,
+    conversion_rows,
     find_training,
+    make_timeline,
     read_training,
-    tell_conversion,
-    tell_time,
 )
 
 # Lengths in pixels of the page. The style sheet contains the height of a row as well.
@@ -42,11 +42,11 @@ def write_report(run: Run, path: str) -> None:
         "graph": lay_out(run.summary.get("components", ())),
         "tuning": attempt(chart_tuning, run.summary["tuning"]) if run.summary.get("tuning") else None,
         "charts": attempt(chart_training, training),
-        "converted": attempt(tell_conversion, folder),
-        "timeline": attempt(lambda found: tell_time(found, training), outputs),
+        "converted": attempt(conversion_rows, folder),
+        "timeline": attempt(lambda found: make_timeline(found, training), outputs),
         "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),
-        "measured": tell_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),
-        "sliced": tell_slices(run.summary),
+        "measured": format_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),
+        "sliced": slice_tables(run.summary),
         "data": data,
         "described": attempt(_describe, data),
         "declared": _declared(run.text),

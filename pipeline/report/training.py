@@ -173,7 +173,7 @@ def _left_by(run: Run) -> str | None:
     return folder
 
 
-def tell_conversion(folder: str) -> list[tuple[str, list[str]]] | None:
+def conversion_rows(folder: str) -> list[tuple[str, list[str]]] | None:
     """Returns what `tfx-estimator convert` measured of the Estimator that a training began with: a table's rows."""
     path = os.path.join(folder, PROOF)
     if not is_address(path) and not os.path.isfile(path):
@@ -207,7 +207,7 @@ def chart_metric(name: str, curves: Mapping[str, Series], runs: Sequence[str] = 
     return Chart(_TITLES.get(name, name), draw_curves(curves, runs), "last: " + ", ".join(last))
 
 
-def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
+def make_timeline(outputs: Outputs, training: Training | Missing) -> Timeline:
     """Puts the restarts of a published training, which alone tells of them, on a time line."""
     model_run = need(outputs, "Trainer", "model_run")
     history = model_run.read_json("history") or []

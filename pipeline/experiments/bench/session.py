@@ -109,7 +109,7 @@ class _Bench:
                 self._measurements += [found] if found else []
                 told = f"{found.examples_per_second:,.0f} examples/s" if found else "not possible"
             self._view.hide()
-            self._session.tell(f"round {run.round}  {run!s:<42} {told:>22}", started)
+            self._session.print_ended(f"round {run.round}  {run!s:<42} {told:>22}", started)
 
     def _write(self, ended: str) -> None:
         from tfx_estimator.pipeline.experiments.bench.page import show, to_html, to_png

@@ -192,7 +192,7 @@ def measure(
     from tfx_estimator.components.evaluator.completion import complete
     from tfx_estimator.components.evaluator.eval_config import eval_config
     from tfx_estimator.components.served_outputs import Scores
-    from tfx_estimator.pipeline.run.results import numbers_of
+    from tfx_estimator.pipeline.run.results import scalar_metrics
 
     config = eval_config(EvaluatorSection.parse_obj({"metrics": metrics, "slices": ()}), label_names)
     for each in config.metrics_specs:
@@ -205,4 +205,4 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
         found = tfma.analyze_raw_data(data, config, folder)
         (overall,) = (values for key, values in found.slicing_metrics if not key)
-    return {name: value for name, value in numbers_of(overall) if name not in _BUILT_IN}
+    return {name: value for name, value in scalar_metrics(overall) if name not in _BUILT_IN}

@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.experiments.compare.results import (
 )
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data
-from tfx_estimator.pipeline.report.metrics import entitle
+from tfx_estimator.pipeline.report.metrics import metric_name
 from tfx_estimator.pipeline.report.page import attempt
 from tfx_estimator.pipeline.report.predictions import losses
 from tfx_estimator.pipeline.report.training import read_training
@@ -47,7 +47,7 @@ def judge(
     results = []
     for each, found, loss in zip(models, answers, lost):
         facts_of_training = facts_of(need(each.outputs, "Trainer", "model_run").properties)
-        metrics = {entitle(name, data.names): value for name, value in found.metrics.items()}
+        metrics = {metric_name(name, data.names): value for name, value in found.metrics.items()}
         scores, size = score(labels, found.probabilities, loss), (found.output, found.model_bytes, found.parameters)
         results.append(
             Result(each.name, each.candidate.source, *scores, *size, facts_of_training, each.cached, metrics)

@@ -129,7 +129,7 @@ class _Compare:
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="answers-", dir=self._session.folder) as folder:
                 answers = answer(model, folder, self._session.log, declared_metrics(self._candidates))
-        self._session.tell(f"predicted {candidate.label:<40}", started)
+        self._session.print_ended(f"predicted {candidate.label:<40}", started)
         return model, answers
 
     def _train(self, candidate: Candidate) -> Model:
@@ -140,7 +140,7 @@ class _Compare:
         outputs = train(candidate.loaded, self._session.folders, self._view)
         cached = any(run.node == TRAINER and run.state == _CACHED for run in self._view.runs)
         self._view.hide()
-        self._session.tell(f"{_CACHED if cached else 'trained':<9} {candidate.label:<40}", started)
+        self._session.print_ended(f"{_CACHED if cached else 'trained':<9} {candidate.label:<40}", started)
         return Model(candidate, outputs, candidate.loaded.declaration.data.splits.evaluated, cached)
 
 
