@@ -20,8 +20,8 @@ from tfx_estimator.pipeline.report.training import (
     Series,
     Training,
     chart_metric,
+    drawn_metrics,
     find_training,
-    in_order,
     read_training,
 )
 
@@ -140,7 +140,7 @@ def chart_runs(trainings: Mapping[str, Training | Missing]) -> list[Chart]:
         if not isinstance(training, Missing):
             for metric, curves in training.curves.items():
                 metrics.setdefault(metric, {}).update({f"{name}: {who}": each for who, each in curves.items()})
-    return [chart_metric(metric, metrics[metric], list(trainings)) for metric in in_order(metrics)]
+    return [chart_metric(metric, metrics[metric], list(trainings)) for metric in drawn_metrics(metrics)]
 
 
 def _training(run: Run) -> str:

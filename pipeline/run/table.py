@@ -12,7 +12,7 @@ from rich.console import Console
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT
-from tfx_estimator.pipeline.report.metrics import format_best_trial, format_metrics, place, slice_name
+from tfx_estimator.pipeline.report.metrics import format_best_trial, format_metrics, slice_name, slice_order
 from tfx_estimator.pipeline.run.summary import Summary
 
 COLUMN = 13
@@ -101,7 +101,7 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
 
 def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tuple[str, ...]) -> str:
     """Returns the accuracies of one feature's slices, or of crossed features'."""
-    order = sorted(values, key=place)
+    order = sorted(values, key=slice_order)
     shown = [f"{slice_name(name, value, label_names)} {values[value][0]:.3f}" for value in order[:_MOST_SLICES]]
     more = f", and {len(order) - _MOST_SLICES:,} more in summary.json" if len(order) > _MOST_SLICES else ""
     return ", ".join(shown) + more

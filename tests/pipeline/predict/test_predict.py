@@ -286,7 +286,7 @@ def test_whether_scores_are_probabilities_is_told_once(run, tmp_path, monkeypatc
     output = tmp_path / "out.csv"
     for engine in ([], ["--beam", "digits"]):
         said = run(model, *names, "--batch-size", 1, "--output", output, *engine)[1]
-        assert said.count("A softmax has made probabilities of the served points.") == 1
+        assert said.count("The probabilities are a softmax of the served points.") == 1
         # By itself, the second batch, of 1 and 0, may be of probabilities.
         scores = [float(row["score_0"]) for row in csv.DictReader(io.StringIO(output.read_text()))]
         assert scores == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-1))], abs=1e-6)

@@ -43,9 +43,9 @@ def test_parts_of_a_metric_are_named():
 
 
 def test_values_of_a_feature_are_sorted_as_numbers_where_they_are():
-    from tfx_estimator.pipeline.report.metrics import place
+    from tfx_estimator.pipeline.report.metrics import slice_order
 
-    assert sorted(["10", "9", "b", "²", "①", "a"], key=place) == ["9", "10", "a", "b", "²", "①"]
+    assert sorted(["10", "9", "b", "²", "①", "a"], key=slice_order) == ["9", "10", "a", "b", "²", "①"]
 
 
 def test_what_was_declared_is_told_with_its_difference():

@@ -96,7 +96,7 @@ def test_what_a_conversion_measured_is_shown(tmp_path):
     (tmp_path / "proof.json").write_text(json.dumps(proof))
     assert conversion_rows(str(tmp_path))[:2] == [
         ("probabilities, estimator", ["2e-07"]),
-        ("next step", ["not compared: dropout, noise draw by chance"]),
+        ("next step", ["not compared: dropout, noise draw random numbers"]),
     ]
 
 
@@ -128,7 +128,7 @@ def test_one_that_a_later_run_has_published_is_not_replaced_by_another(leave_run
     logs = leave_run(
         "20261122-010000", state="failed", components=[TRAINER], training_folder=str(tmp_path / "own" / "a-5")
     )
-    with pytest.raises(LeftOutError, match="A later run has gone on with this training"):
+    with pytest.raises(LeftOutError, match="A later run has resumed this training"):
         found(logs)
 
 
