@@ -131,6 +131,6 @@ def test_one_example_is_written_with_null_for_what_it_does_not_tell(tmp_path, co
     told = read(tmp_path)
     assert told["candidates"]["seed=1"]["loss"] == {"value": 0, "low": None, "high": None}
     assert told["pairs"]["seed=2"]["loss"] == {"value": 0, "low": None, "high": None}
-    assert any("One example says nothing of a mean loss." in note for note in told["notes"])
+    assert any("A mean loss of one example has no interval." in note for note in told["notes"])
     assert list(told["candidates"]) == ["seed=1", "seed=2", "seed=3"]
     assert (told["base"], told["spread_points"]) == ("seed=1", 0)
