@@ -17,6 +17,7 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.report.source import DECLARATION, REPORT
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.join import Rendezvous
 from tfx_estimator.pipeline.run.summary import INTERRUPTED, Summary, recorded
@@ -24,8 +25,6 @@ from tfx_estimator.pipeline.run.table import COLUMN, print_table
 from tfx_estimator.pipeline.run.terminal import make_console, quiet, run_context, title
 from tfx_estimator.pipeline.run.tracking import check_client, tracked
 from tfx_estimator.pipeline.run.view import View
-
-REPORT = "report.html"
 
 
 def run_declaration(
@@ -79,7 +78,7 @@ def run_declaration(
 def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
     """Creates this run's log folder, with the resolved declaration in it."""
     logs = folders.make_logs()
-    write_whole(os.path.join(logs, "declaration.yaml"), render(loaded.declaration.dict(), loaded.origins))
+    write_whole(os.path.join(logs, DECLARATION), render(loaded.declaration.dict(), loaded.origins))
     return logs
 
 

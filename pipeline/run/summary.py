@@ -21,13 +21,13 @@ from tfx_estimator.pipeline.base.errors import NotBlessedError, StoppedError, Tf
 from tfx_estimator.pipeline.base.files import finite, write_json
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.metrics import ACCURACY, DIFF
-from tfx_estimator.pipeline.report.source import read_versions
+from tfx_estimator.pipeline.report.source import SUMMARY, read_versions
 from tfx_estimator.pipeline.runners.listener import NOT_REACHED, NodeRun
 
 if TYPE_CHECKING:  # the watcher does not import the view
     from tfx_estimator.pipeline.run.view import View
 
-FILE, _SO_FAR = "summary.json", "so_far.json"
+_SO_FAR = "so_far.json"
 SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
 _SIGINT = 130
 
@@ -167,7 +167,7 @@ def recorded(
         prints: Whether the summary is printed as well.
         collect: Reads the components' results if the run fails.
     """
-    path = os.path.join(logs, FILE)
+    path = os.path.join(logs, SUMMARY)
 
     def keep() -> None:
         results.update(view.runs, view.warnings)

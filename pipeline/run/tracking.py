@@ -23,8 +23,8 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.report.source import Run
-from tfx_estimator.pipeline.run.summary import FAILED, FILE, INTERRUPTED, Summary
+from tfx_estimator.pipeline.report.source import DECLARATION, REPORT, SUMMARY, Run
+from tfx_estimator.pipeline.run.summary import FAILED, INTERRUPTED, Summary
 from tfx_estimator.pipeline.run.table import COLUMN
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.user_source import loader
@@ -37,7 +37,7 @@ _OWN_SHARE = 5 / 6
 # By default the client waits 2 minutes for a response, and retries seven times.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "15", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 _SQLITE = "sqlite:///"
-_FILES = ("report.html", FILE, "declaration.yaml")
+_FILES = (REPORT, SUMMARY, DECLARATION)
 # MLflow's limits: metrics and parameters in a batch, and the length of a parameter.
 _METRICS, _PARAMETERS, _LENGTH = 1000, 100, 500
 _FOREIGN = re.compile(r"[^\w./ -]", re.ASCII)

@@ -20,8 +20,9 @@ from tfx_estimator.pipeline.base.ending import shared_status
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, received
 from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import duration, one_line
+from tfx_estimator.pipeline.report.source import SUMMARY
 from tfx_estimator.pipeline.run.explain import explain
-from tfx_estimator.pipeline.run.summary import FILE, Summary, Warned
+from tfx_estimator.pipeline.run.summary import Summary, Warned
 from tfx_estimator.pipeline.runners.listener import RAN, NodeRun
 
 _PROGRESS_SECONDS = 5.0
@@ -147,7 +148,7 @@ class View:
             self.warn(text := f"{failed}: {what}")
             results.warnings.append(Warned(part, text))
             with contextlib.suppress(OSError):
-                results.write(os.path.join(logs, FILE))
+                results.write(os.path.join(logs, SUMMARY))
         else:
             self.note(line)
 
