@@ -163,7 +163,7 @@ class _Chief:
         if self.has_ended() and self._record["state"] in (FAILED, AGAIN):
             raise _chief_failed()
         if self._is_silent():
-            raise _no_heartbeat("has gone", folders, time.monotonic() - self._changed)
+            raise _no_heartbeat("is lost", folders, time.monotonic() - self._changed)
 
     def _is_silent(self) -> bool:
         return time.monotonic() - self._changed > _SILENT_SECONDS
@@ -217,7 +217,7 @@ def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float, in_
                 return None
             raise _chief_failed()
         elif runs or waited > timeout:
-            raise _no_heartbeat("has gone" if runs else "did not start", folders, waited)
+            raise _no_heartbeat("is lost" if runs else "did not start", folders, waited)
         time.sleep(_POLL_SECONDS)
 
 

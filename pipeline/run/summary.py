@@ -129,7 +129,7 @@ class Summary:
         if not self.blessed:
             raise NotBlessedError(
                 f"the model is not blessed: {self.why_not_blessed()}",
-                expected="a blessed model, as of --require-blessing",
+                expected="a blessed model, for --require-blessing",
                 todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
             )
 

@@ -21,8 +21,8 @@ _MOST_APART = 0.05
 class Result:
     """Results of one strategy: medians over the rounds, with rates and memories of all tasks together.
 
-    Values are corrected for the CPU time of other processes, which slow a cluster down more than one process, except
-    those named `measured`.
+    Except for those named `measured`, values are corrected for the CPU time of other processes, which slow a cluster
+    down more than a single process.
     """
 
     strategy: str
@@ -73,7 +73,7 @@ class Comparison:
         results = self.results()
         fastest = max(results, key=lambda result: result.speedup)
         least = min(results, key=lambda result: result.cpu_micros_per_example)
-        # Strategies whose rounds overlap do not differ.
+        # Strategies with overlapping rounds count as equal.
         least_speedup = min(fastest.speedups)
         near = [each.strategy for each in results if each is not fastest and max(each.speedups) >= least_speedup]
         measured = f", corrected for other processes; {fastest.measured_speedup:.2f}x as measured"

@@ -91,10 +91,10 @@ def find_candidates(
 def _repeated(candidates: Sequence[Candidate], repeat: int) -> list[Candidate]:
     """Returns each under several seeds. No two share a training, which would count twice and make them look alike."""
     found: list[Candidate] = []
-    alike: dict[str, list[tuple[int, Candidate]]] = {}  # the first seeds, by what else decides a training
+    first_seeds: dict[str, list[tuple[int, Candidate]]] = {}  # the first seeds, by what else decides a training
     for each in candidates:
         first = _seed(each)
-        others = alike.setdefault(_training(each), [])
+        others = first_seeds.setdefault(_training(each), [])
         # A declaration that is named twice is compared with itself under other seeds.
         if any(_seed(other) == first for _, other in others):
             first = max(begun for begun, _ in others) + repeat

@@ -74,7 +74,7 @@ def test_a_chief_that_is_killed_meanwhile_is_noticed(folders, monkeypatch):
 
     with contextlib.ExitStack() as context:
         threading.Timer(0.1, begin).start()
-        with pytest.raises(PipelineError, match="the chief of this cluster has gone"):
+        with pytest.raises(PipelineError, match="the chief of this cluster is lost"):
             find(folders)
 
 
