@@ -150,7 +150,7 @@ def _mistakes(
     data: DataSet, first: int, raw: np.ndarray, labels: np.ndarray, probabilities: np.ndarray
 ) -> list[Mistake]:
     """Returns the worst mistakes of a batch."""
-    predicted, lost = probabilities.argmax(axis=1), losses(labels, probabilities)
+    predicted, entropies = probabilities.argmax(axis=1), losses(labels, probabilities)
     wrong = np.flatnonzero(predicted != labels)
     return [
         Mistake(
@@ -159,8 +159,8 @@ def _mistakes(
             int(predicted[index]),
             float(probabilities[index, predicted[index]]),
             float(probabilities[index, labels[index]]),
-            float(lost[index]),
+            float(entropies[index]),
             to_image(data, raw[index]),
         )
-        for index in wrong[np.argsort(-lost[wrong], kind="stable")][:WORST]
+        for index in wrong[np.argsort(-entropies[wrong], kind="stable")][:WORST]
     ]

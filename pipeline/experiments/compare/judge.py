@@ -43,9 +43,9 @@ def judge(
     data = open_data(models[0].outputs)
     answers = _paired(answered, data)
     labels = answers[0].labels
-    lost = [losses(labels, each.probabilities) for each in answers]
+    entropies = [losses(labels, each.probabilities) for each in answers]
     results = []
-    for each, found, loss in zip(models, answers, lost):
+    for each, found, loss in zip(models, answers, entropies):
         facts_of_training = facts_of(need(each.outputs, "Trainer", "model_run").properties)
         metrics = {metric_name(name, data.names): value for name, value in found.metrics.items()}
         scores, size = score(labels, found.probabilities, loss), (found.output, found.model_bytes, found.parameters)
@@ -60,18 +60,18 @@ def judge(
     names, firsts = list(indices), [own[0] for own in indices.values()]
     predicted = [each.predicted for each in answers]
     if models[0].candidate.seed is None:
-        pairs = pair_up(names, labels, predicted, lost, data.names)
+        pairs = pair_up(names, labels, predicted, entropies, data.names)
     else:
         grouped = [[predicted[index] for index in own] for own in indices.values()]
-        grouped_lost = [np.stack([lost[index] for index in own]) for own in indices.values()]
-        pairs = pair_up_seeds(names, labels, grouped, grouped_lost, data.names)
+        grouped_losses = [np.stack([entropies[index] for index in own]) for own in indices.values()]
+        pairs = pair_up_seeds(names, labels, grouped, grouped_losses, data.names)
         results = [
             _over_seeds(name, [(models[index].candidate.seed, results[index]) for index in own], labels, each, loss)
-            for (name, own), each, loss in zip(indices.items(), grouped, grouped_lost)
+            for (name, own), each, loss in zip(indices.items(), grouped, grouped_losses)
         ]
         notes += [
             f"{name}: its trainings predict the same under every seed; does its code use `trainer.seed`?"
-            for name, each in zip(names, grouped_lost)
+            for name, each in zip(names, grouped_losses)
             if all(np.array_equal(each[0], other) for other in each[1:])
         ]
     comparison = Comparison(results, pairs, len(labels), split, {**facts, "data": data.title}, failures, notes)
@@ -86,11 +86,11 @@ def _over_seeds(
     by_seed: Sequence[tuple[Any, Result]],
     labels: np.ndarray,
     predicted: Sequence[np.ndarray],
-    lost: np.ndarray,
+    entropies: np.ndarray,
 ) -> Result:
     """Returns a candidate's result over several seeds from the results of each seed."""
     results = [result for _, result in by_seed]
-    accuracy, loss = score_seeds(labels, predicted, lost)
+    accuracy, loss = score_seeds(labels, predicted, entropies)
     return replace(
         results[0],
         name=name,

@@ -177,23 +177,23 @@ def facts_of(properties: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(properties[name]) for name in _FACTS if isinstance(properties.get(name), (int, float))}
 
 
-def score(labels: np.ndarray, probabilities: np.ndarray, lost: np.ndarray) -> tuple[Interval, Interval, float]:
+def score(labels: np.ndarray, probabilities: np.ndarray, entropies: np.ndarray) -> tuple[Interval, Interval, float]:
     """Returns accuracy, loss and expected calibration error of one candidate.
 
     Args:
         labels: The true classes; int64 [examples].
         probabilities: float32 [examples, classes].
-        lost: Cross-entropy of each; float64 [examples].
+        entropies: Cross-entropy of each; float64 [examples].
     """
     right = int((probabilities.argmax(axis=1) == labels).sum())
-    return wilson(right, len(labels)), mean(lost), calibrate(labels, probabilities).ece
+    return wilson(right, len(labels)), mean(entropies), calibrate(labels, probabilities).ece
 
 
 def pair_up(
     names: Sequence[str],
     labels: np.ndarray,
     predicted: Sequence[np.ndarray],
-    lost: Sequence[np.ndarray],
+    entropies: Sequence[np.ndarray],
     classes: Sequence[str],
 ) -> list[Pair]:
     """Compares each other candidate with the first.
@@ -201,7 +201,7 @@ def pair_up(
     Args:
         labels: The true classes; int64 [examples].
         predicted: The predicted classes of each candidate; int64 [examples].
-        lost: The cross-entropy of each candidate; float64 [examples].
+        entropies: The cross-entropy of each candidate; float64 [examples].
     """
     right = [each == labels for each in predicted]
     tests = [mcnemar(_count(right[0] & ~each), _count(each & ~right[0])) for each in right[1:]]
@@ -210,7 +210,7 @@ def pair_up(
         Pair(
             name=name,
             accuracy=paired_difference(test.only_first, test.only_second, len(labels)),
-            loss=mean(lost[index] - lost[0]),
+            loss=mean(entropies[index] - entropies[0]),
             mcnemar=test,
             p=p,
             agreement=float((predicted[0] == predicted[index]).mean()),
@@ -244,8 +244,8 @@ def _conclude(base: Result, pair: Pair, tests: int) -> str:
     interval = f"{100 * change.low:+.2f} to {100 * change.high:+.2f}"
     if pair.agreement == 1:
         return f"{pair.name} predicts the same class as {base.name} for every example; mean loss {loss.value:+.1e}."
-    lost = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not significantly different"
-    rest = f"{test}, 95 % interval {interval} points; loss {lost} ({loss.value:+.4f})."
+    direction = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not significantly different"
+    rest = f"{test}, 95 % interval {interval} points; loss {direction} ({loss.value:+.4f})."
     if pair.p >= _LEVEL:
         how = f"does not differ significantly from that of {base.name} ({100 * change.value:+.2f} points)"
     else:
