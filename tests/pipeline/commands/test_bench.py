@@ -231,7 +231,7 @@ def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
     assert f"Most examples/s: {best}, {shown[best]:,.0f} (" in found["answer"]
     assert found["answer"] in done.stdout.splitlines()
     assert "The shortest window lasted" in done.stdout
-    assert "(one_core, and each worker of a cluster), training and input take turns on it" in done.stdout
+    assert "(one_core, and each worker of a cluster), training and input alternate on it" in done.stdout
     for name in strategies:
         assert re.search(rf"^{name} +\d+ +{shown[name]:,.0f}[ *]", done.stdout, re.MULTILINE)
 

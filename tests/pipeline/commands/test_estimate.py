@@ -239,5 +239,5 @@ def test_of_a_module_file_nothing_can_be_said(tmp_path, capsys):
     options = ["--set", "trainer.model=null", "--set", f"trainer.module_file={module}"]
     assert main(["estimate", "digits", *options]) == 2
     said = capsys.readouterr().err
-    assert "before one has run, nothing can be said" in said
+    assert "their costs are unknown before it has run" in said
     assert "peak memory" in said
