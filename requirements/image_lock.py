@@ -1,4 +1,4 @@
-"""Makes the image's lock file of the package's: without what only notebooks need, and with TensorFlow for CPUs.
+"""Derives the image's lock file from the package's: without packages for notebooks, and with TensorFlow for CPUs.
 
 echo tensorflow-cpu==2.21.0 | uv pip compile - --no-deps --generate-hashes … | python requirements/image_lock.py
 """
@@ -22,28 +22,13 @@ REPLACED, REPLACEMENT = "tensorflow", "tensorflow-cpu"
 
 
 def entries(text: str) -> dict[str, str]:
-    """Cuts a lock file.
-
-    Args:
-        text: Its contents.
-
-    Returns:
-        The lines of each canonical package name.
-    """
+    """Returns the entries of a lock file by canonical package name."""
     lines = re.findall(r"^([\w.-]+)(==.+\n(?:[ #].*\n?)*)", text, re.MULTILINE)
     return {canonicalize_name(name): name + rest for name, rest in lines}
 
 
 def reached(requirements: list[Requirement], without: Collection[str]) -> set[str]:
-    """Follows requirements through the installed packages.
-
-    Args:
-        requirements: Where to begin.
-        without: Names where no way goes on.
-
-    Returns:
-        The names on the way.
-    """
+    """Returns the packages that requirements depend on, without those that only `without` depends on."""
     seen: set[tuple[str, str]] = set()
     waiting = list(requirements)
     while waiting:
@@ -59,15 +44,7 @@ def reached(requirements: list[Requirement], without: Collection[str]) -> set[st
 
 
 def image_lock(lock: str, replacement: str) -> str:
-    """Makes the lock file.
-
-    Args:
-        lock: Contents of the package's.
-        replacement: The entry of TensorFlow for CPUs.
-
-    Returns:
-        The contents.
-    """
+    """Returns the image's lock file, from the package's and the entry of TensorFlow for CPUs."""
     kept = reached(declared(ROOT / "setup.py", *REQUIREMENTS), LEFT_OUT)
     found = {name: entry for name, entry in entries(lock).items() if name in kept and name != REPLACED}
     found |= {name: entry for name, entry in entries(replacement).items() if name == REPLACEMENT}
@@ -75,10 +52,10 @@ def image_lock(lock: str, replacement: str) -> str:
 
 
 def problems() -> list[str]:
-    """Returns what is wrong with the file that is there."""
+    """Returns the problems of the existing file."""
     lock, text = LOCK.read_text(), IMAGE_LOCK.read_text() if IMAGE_LOCK.exists() else ""
     wanted = re.match(r"[^\s;\\]+", entries(lock)[REPLACED]).group().replace(REPLACED, REPLACEMENT)  # type: ignore[union-attr]
-    found = [] if text == image_lock(lock, text) else ["it is not what the package's lock file makes it"]
+    found = [] if text == image_lock(lock, text) else ["it is not derived from the present lock file of the package"]
     return found + cut_off(text) + ([] if wanted in text else [f"{wanted} is missing"])
 
 

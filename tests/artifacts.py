@@ -1,4 +1,4 @@
-"""Artifacts of TFX's own types, and the records in them, as a test wants them."""
+"""Makes artifacts of TFX's standard types, and TFRecord files of tf.Examples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def artifact(kind: str, uri: object = "", **properties: str | int) -> Any:
-    """Makes one of a standard type; texts and whole numbers are its custom properties."""
+    """Makes an artifact of a standard type with custom properties."""
     from tfx.types import standard_artifacts
 
     made = getattr(standard_artifacts, kind)()
@@ -19,13 +19,13 @@ def artifact(kind: str, uri: object = "", **properties: str | int) -> Any:
 
 
 def outputs(folder: Path, execution: object = "", **kinds: str) -> dict[str, list[Any]]:
-    """What an execution is to make; of a Trainer, unless other outputs are named with their types."""
+    """Makes the output artifacts of an execution; by default a Trainer's."""
     kinds = kinds or {"model": "Model", "model_run": "ModelRun"}
     return {name: [artifact(kind, Path(folder, name, str(execution)))] for name, kind in kinds.items()}
 
 
 def example(**features: Any) -> bytes:
-    """A tf.Example, serialized; a feature is of bytes, whole numbers or fractions, of one or of a list."""
+    """Returns a serialized tf.Example; features are bytes, ints or floats, or lists of them."""
     import tensorflow as tf
 
     made = tf.train.Example()

@@ -1,4 +1,4 @@
-"""A real browser, without a window: Chromium, told what to do through a pipe, so that it opens no port."""
+"""Headless Chromium, controlled through a pipe, so that it opens no port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 _SECONDS = 60.0
-# What Chromium would do on its own: ask for updates, write into a home.
+# Disables updates, the GPU and other background activity.
 _QUIET = (
     "--headless=new",
     "--no-sandbox",  # tests may run as root, in a container
@@ -42,7 +42,7 @@ class Browser:
             self.do(f"{domain}.enable")
 
     def do(self, method: str, **params: Any) -> dict[str, Any]:
-        """Sends a command of the DevTools protocol and waits for its answer."""
+        """Sends a command of the DevTools protocol and waits for its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if self._session:
@@ -54,7 +54,7 @@ class Browser:
         return answer["result"]
 
     def open(self, page: Path, width: int, height: int = 900, dark: bool = False) -> None:
-        """Opens a page, at a width in pixels, and waits until it is drawn."""
+        """Opens a page at a width in pixels, and waits until it is loaded."""
         self.do(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -65,20 +65,20 @@ class Browser:
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 
-    def ask(self, script: str) -> Any:
+    def evaluate(self, script: str) -> Any:
         answer = self.do("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def complaints(self) -> list[str]:
-        """What the console has said since the page was opened: errors, warnings, exceptions."""
+    def console_messages(self) -> list[str]:
+        """Returns the console's messages and exceptions since the page was opened."""
         kinds = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
         return [json.dumps(event["params"]) for event in self.events if event["method"] in kinds]
 
     def requests(self) -> list[str]:
-        """Addresses that were asked for since the page was opened, without what is in the page itself."""
-        asked = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
-        return [each["request"]["url"] for each in asked if not each["request"]["url"].startswith("data:")]
+        """Returns the requested URLs since the page was opened, except `data:`."""
+        sent = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
+        return [each["request"]["url"] for each in sent if not each["request"]["url"].startswith("data:")]
 
     def _next(self) -> dict[str, Any]:
         deadline = time.monotonic() + _SECONDS
@@ -94,15 +94,15 @@ class Browser:
 
 @contextlib.contextmanager
 def open_browser(home: Path) -> Iterator[Browser]:
-    """Starts Chromium, and ends it with all of its processes; skips the test where there is none."""
+    """Starts Chromium, and ends it with all its processes; skips the test if it is not installed."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium (Debian: apt-get install chromium)")
     read_commands, to_it = os.pipe()
     from_it, write_answers = os.pipe()
 
-    def hand_over() -> None:
-        # It reads from 3 and writes to 4; copies first, for one of the two may have the other's number.
+    def inherit_pipes() -> None:
+        # It reads from 3 and writes to 4; copies first, because one of the two may have the other's number.
         commands, answers = os.dup(read_commands), os.dup(write_answers)
         os.dup2(commands, 3)
         os.dup2(answers, 4)
@@ -113,7 +113,7 @@ def open_browser(home: Path) -> Iterator[Browser]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         close_fds=False,
-        preexec_fn=hand_over,
+        preexec_fn=inherit_pipes,
         env={**os.environ, "HOME": str(home)},
     )
     os.close(read_commands)

@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: real data, isolation from the user's own state, and nothing left running."""
+"""Fixtures for all tests: real data, isolation from the user's state, and checks for leftover processes."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ import hypothesis
 import psutil
 import pytest
 
-# Before any test's TensorFlow: it chooses the Keras of the stack.
+# Before any import of TensorFlow: it chooses the stack's Keras.
 import tfx_estimator  # noqa: F401
 from tests import forked_tasks
 
-# Other work on the machine is no fault of what is tested.
+# Without deadline, because other load on the machine slows tests.
 hypothesis.settings.register_profile("project", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("project")
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tfds"
-# Set, and not to 0, to run the tests marked `long` as well.
+# Set to anything but 0, it also runs the tests marked `long`.
 LONG = "TFX_ESTIMATOR_LONG"
-# Inherited by every process that a test starts: finds those that outlived their parent.
+# Inherited by every process of a test, to find those that outlive their parent.
 RUN_MARK = "TFX_ESTIMATOR_TEST_RUN"
-# Tests that start processes of their own.
+# Tests that start processes.
 HEAVY_MARKS = ("e2e", "cluster", "faults", "equivalence")
-# Python's own helper of multiprocessing lives as long as the process that started it.
+# Helpers of multiprocessing, which run as long as the process that started them.
 HARMLESS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 GRACE_SECONDS = 5.0
 HARD_STOP_EXTRA_SECONDS = 60.0
-# Process id, descriptor, and what the kernel calls it.
+# Process id, descriptor, and the kernel's name.
 Socket = tuple[int, int, str]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps a way to the real stderr for the hard stop below; no garbage is looked for until all is imported."""
+    """Keeps the real stderr for the hard stop below; disables garbage collection during imports."""
     gc.disable()
     config.stash[_STDERR] = os.fdopen(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w")
 
@@ -52,26 +52,26 @@ _STDERR = pytest.StashKey[object]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests that take many minutes, unless the environment asks for them; skips what is not there."""
+    """Deselects `long` tests unless the environment selects them; orders the tests of a worker of pytest-xdist."""
     long = [item for item in items if item.get_closest_marker("long")]
     if long and os.environ.get(LONG, "") in ("", "0"):
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
     if hasattr(config, "workerinput"):  # a process of pytest-xdist
-        from tests.queues import in_order
+        from tests.queues import by_queue
 
-        items[:] = in_order(items)
+        items[:] = by_queue(items)
 
 
 def pytest_collection_finish() -> None:
-    """Looks for garbage from here on; none is in what was imported and collected."""
+    """Enables garbage collection, without the imported and collected objects."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Says which tests may run beside each other, where there are several processes (`-n 3`)."""
+    """Returns the scheduler for several processes (`-n 3`)."""
     from tests.queues import Scheduler
 
     return Scheduler(config, log)
@@ -79,11 +79,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Ends the whole run where a test hangs in C code.
+    """Ends the whole run if a test hangs in C code.
 
-    pytest-timeout's signal ends a hang in Python, and the run goes on; it does not reach a thread that never comes
-    back to the interpreter (a collective, a gRPC wait). One minute later faulthandler, which needs no interpreter,
-    prints all stacks and exits.
+    pytest-timeout's signal ends a hang in Python, and the run continues; it does not reach a thread that never returns
+    to the interpreter (a collective, a gRPC wait). One minute later faulthandler, which needs no interpreter, prints
+    all stacks and exits.
     """
     marker = item.get_closest_marker("timeout")
     seconds = (marker.args[0] if marker.args else marker.kwargs["timeout"]) if marker else item.config.getini("timeout")
@@ -99,7 +99,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def real_data_dir() -> str:
-    """A TFDS data_dir with the whole MNIST and CIFAR-10, where this machine has one."""
+    """A TFDS data_dir with MNIST and CIFAR-10; skips the test without one."""
     folder = Path(os.environ.get("TFX_ESTIMATOR_REAL_DATA", REAL_DATA))
     if not folder.is_dir():
         pytest.skip(f"no prepared MNIST / CIFAR-10 at {folder}; set TFX_ESTIMATOR_REAL_DATA to a TFDS data_dir")
@@ -108,21 +108,21 @@ def real_data_dir() -> str:
 
 @pytest.fixture
 def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The test's own folder, whose modules are found."""
+    """The test's folder, on `sys.path`."""
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture(scope="session")
 def temporary_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Makes the place for temporary files, which goes with the session: what tests kill leaves some behind.
+    """Creates a folder for temporary files, and removes it after the session, with those of killed processes.
 
-    Its path is short: that of a socket may have 107 characters.
+    Its path is short, because a socket's path is limited to 107 characters.
     """
-    # pytest keeps its own, with what the last tests left there, where they were.
+    # Makes pytest choose its own folder before TMPDIR changes.
     tmp_path_factory.getbasetemp()
     folder = Path(tempfile.mkdtemp(prefix="tfx-"))
-    # As /tmp: some tests start processes of other users.
+    # Like /tmp, because some tests start processes of other users.
     folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -130,7 +130,7 @@ def temporary_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture(scope="session", autouse=True)
 def isolation(tmp_path_factory: pytest.TempPathFactory, temporary_of_session: Path) -> Iterator[Path]:
-    """Points every home, cache, state and temporary folder at a fresh one, here and in processes that tests start."""
+    """Sets every home, cache, state and temporary folder to a fresh one, here and in child processes."""
     home = tmp_path_factory.mktemp("home")
     state = {
         "HOME": home,
@@ -156,27 +156,27 @@ def isolation(tmp_path_factory: pytest.TempPathFactory, temporary_of_session: Pa
 
 @pytest.fixture(scope="session", autouse=True)
 def tasks_are_forked(isolation: Path) -> Iterator[None]:
-    """Forks each training task that a test starts in this process, but where it asks for `fresh_tasks`."""
-    with forked_tasks.forked_apart():
+    """Forks the training tasks of this process, except in tests with `fresh_tasks`."""
+    with forked_tasks.forked_from_server():
         yield
 
 
 @pytest.fixture
 def fresh_tasks() -> Iterator[None]:
-    """Has each task start as it does for users."""
+    """Starts each task in a fresh Python, as for users."""
     with forked_tasks.fresh():
         yield
 
 
 class Clock:
-    """Stands still until a test moves it; what a test is given as `clock`."""
+    """A clock that only the test advances."""
 
     now = 1000.0
 
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    """Puts a clock that stands still in the place of `time.monotonic`."""
+    """Replaces `time.monotonic` by a clock that stands still."""
     made = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: made.now)
@@ -185,7 +185,7 @@ def clock() -> Iterator[Clock]:
 
 @pytest.fixture(autouse=True)
 def own_path() -> Iterator[None]:
-    """Takes out of `sys.path` what a test put there: folders of a user's modules are handed on to every new process."""
+    """Restores `sys.path` after each test, because new processes get its folders of user modules."""
     before = list(sys.path)
     yield
     sys.path[:] = before
@@ -193,7 +193,7 @@ def own_path() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[None]:
-    """Fails a test that leaves a process or a listening TCP port behind, and ends what it left."""
+    """Fails a test that leaves a process or a listening TCP port behind, and kills the processes."""
     heavy = any(request.node.get_closest_marker(mark) for mark in HEAVY_MARKS)
     processes, sockets = _running(heavy)
     yield
@@ -206,23 +206,20 @@ def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[No
         time.sleep(0.05)
     if not (left or open_ports):
         return
-    told = [f"process {process.pid}: {_command(process)}" for process in left]
-    told += [f"port {port} of process {pid}" for pid, port in open_ports]
+    lines = [f"process {process.pid}: {_command(process)}" for process in left]
+    lines += [f"port {port} of process {pid}" for pid, port in open_ports]
     for process in left:
         try:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    pytest.fail("the test left behind:\n  " + "\n  ".join(sorted(told)), pytrace=False)
+    pytest.fail("the test left behind:\n  " + "\n  ".join(sorted(lines)), pytrace=False)
 
 
 def _running(heavy: bool) -> tuple[set[psutil.Process], set[Socket]]:
-    """All living children, for tests that start processes those too whose parent has died; and the open sockets.
-
-    These are of this process and its children.
-    """
+    """Returns the running children, with orphans if `heavy`, and the open sockets of this process and its children."""
     me = psutil.Process()
-    # psutil reads what the kernel says of every process there is, and this runs twice a test.
+    # Avoids psutil's scan of all processes, because this runs twice per test.
     has_children = any(map(Path.read_text, Path("/proc/self/task").glob("*/children")))
     children = me.children(recursive=True) if has_children else []
     found = set(children)
@@ -265,9 +262,9 @@ def _sockets(*processes: psutil.Process) -> set[Socket]:
 
 
 def _listening(sockets: set[Socket]) -> set[tuple[int, int]]:
-    """Process id and port of those on which somebody listens by TCP.
+    """Returns process id and port of listening TCP sockets.
 
-    Asked for new sockets alone: the kernel looks through its whole table of connections, for 20 ms a test.
+    Called for new sockets only: the kernel scans its whole table of connections, which takes 20 ms per test.
     """
     found = set()
     places = {(pid, fd) for pid, fd, _ in sockets}

@@ -1,10 +1,10 @@
-"""Runs tf.estimator's own unit tests on the installed TensorFlow, and prints what each file came to.
+"""Runs tf.estimator's own unit tests on the installed TensorFlow, and prints the outcome of each file.
 
     TFX_ESTIMATOR_CHECKOUT=~/estimator python -m tests.estimator_suite [NAMES ...]
 
-The checkout is one of tensorflow/estimator at the branch r2.15, whose tests are not in its wheel; those of `tpu/` are
-left out. Each file has a process, and ten minutes. Python took away some of what they call, which is given back:
-names of unittest's assertions, and inspect.getargspec.
+The checkout is of tensorflow/estimator at the branch r2.15, whose wheel has no tests; those of `tpu/` are left out.
+Each file runs in a process, for at most ten minutes. Functions that newer Pythons removed are restored: names of
+unittest's assertions, and inspect.getargspec.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ALIASES = {
 
 
 def run_file(file: str) -> None:
-    """Runs a file of tests as the main program, with `tf.estimator` brought back."""
+    """Runs a file of tests as the main program, with `tf.estimator` restored."""
     import tfx_estimator
 
     for old, new in _ALIASES.items():
@@ -51,7 +51,7 @@ def run_file(file: str) -> None:
 
 
 def outcome(file: Path) -> str:
-    """Returns what a file's tests came to, and a line for each that failed."""
+    """Returns the outcome of a file's tests, and a line for each failure."""
     command = [sys.executable, "-m", "tests.estimator_suite", str(file)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -63,16 +63,16 @@ def outcome(file: Path) -> str:
     return "\n    ".join([f"{ran[1]} ran, {ended[0]}", *_failures(done.stderr)])
 
 
-def _failures(said: str) -> Iterator[str]:
-    """Each test that failed, with the last line of its error."""
+def _failures(stderr: str) -> Iterator[str]:
+    """Yields each failed test with the last line of its error."""
     one = r"^(?:FAIL|ERROR): (\S+)[^\n]*?(\[\w+\])?\n(.*?)(?=^={70}$|^Ran \d+ test)"
-    for name, parameters, lines in re.findall(one, said, re.M | re.S):
+    for name, parameters, lines in re.findall(one, stderr, re.M | re.S):
         errors = re.findall(r"^[A-Za-z_][\w.]*(?:Error|Exception).*", lines, re.M)
         yield f"{name}{parameters}: {(errors or ['?'])[-1][:200]}"
 
 
 def main(names: list[str]) -> None:
-    """Runs the files that bear one of the names, or all, and prints a line of each."""
+    """Runs the files with the given names, or all, and prints a line for each."""
     import tensorflow as tf
 
     print(f"TensorFlow {tf.__version__}, Python {sys.version.split()[0]}", flush=True)

@@ -1,4 +1,4 @@
-"""The folders of `examples/`, copied as a user copies them."""
+"""Copies of the folders of `examples/`, and the commands in their README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECTION = re.compile(
 
 
 def commands() -> dict[str, list[list[str]]]:
-    """The commands of each example, as the README of the examples has them."""
+    """Returns the commands of each example in the README."""
     text = (EXAMPLES / "README.md").read_text()
     return {
         found["name"]: [line.split() for line in found["commands"].splitlines()] for found in _SECTION.finditer(text)
@@ -23,7 +23,7 @@ def commands() -> dict[str, list[list[str]]]:
 
 
 def copy_example(name: str, folder: Path) -> Path:
-    """Copies an example without what an earlier run left in it."""
+    """Copies an example without the results of earlier runs."""
     ignored = shutil.ignore_patterns("runs", "prepared", "images", "__pycache__")
     return shutil.copytree(EXAMPLES / name, folder / name, ignore=ignored)
 

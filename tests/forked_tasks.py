@@ -1,10 +1,10 @@
-"""Training tasks forked from one process that has imported what each of them imports: 6 s of the CPU less for each.
+"""Forks training tasks from a process that has imported their modules, which saves 6 s of CPU time per task.
 
     python -u -m tests.forked_tasks FD
 
-forks a process for each request that comes by a socket. It is a child of who asked, as a task has to be: that one
-adopts it, for as long as the process between the two takes to end. No TensorFlow op runs before. The containers of
-`execute` can be forked as well.
+forks a process for each request on a socket. The task must be a child of the requesting process: that process is a
+subreaper while the intermediate process ends, and so adopts the task. No TensorFlow op runs before the fork. The
+containers of `execute` can be forked as well.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.platforms.rehearsal import container
 
 _MOST_BYTES, _MOST_FDS = 1 << 20, 8
-# They stay as long as the tests run.
+# Process ids of the servers, which run as long as the tests.
 SERVERS: set[int] = set()
 
 
 class _Child(subprocess.Popen):
-    """A child of this process that is there already."""
+    """An existing child of this process."""
 
     def __init__(self, words: Sequence[str], pid: int) -> None:
         self.args, self.pid, self.returncode = words, pid, None
@@ -50,10 +50,10 @@ class _Child(subprocess.Popen):
 
 
 class _Starter:
-    """Has the tasks of this process forked: what `subprocess.Popen` is to TaskProcess, and to a container."""
+    """Replaces `subprocess.Popen` in TaskProcess and containers: has a server fork the process."""
 
     def __init__(self, channel: socket.socket, begin: Callable[[], Any] = lambda: None) -> None:
-        # What forks is begun for the first task.
+        # Starts the server with the first task.
         self._channel, self._begin, self._lock = channel, functools.cache(begin), threading.Lock()
 
     def __call__(
@@ -66,12 +66,12 @@ class _Starter:
         cwd: str | None = None,
         **_: Any,
     ) -> subprocess.Popen:
-        told = {"words": words, "env": env, "fds": [1, *pass_fds], "folder": cwd or os.getcwd()}
+        request = {"words": words, "env": env, "fds": [1, *pass_fds], "folder": cwd or os.getcwd()}
         with self._lock:
             self._begin()
             keeper.adopt()
             try:
-                socket.send_fds(self._channel, [json.dumps(told).encode()], [stdout.fileno(), *pass_fds])
+                socket.send_fds(self._channel, [json.dumps(request).encode()], [stdout.fileno(), *pass_fds])
                 return _Child(words, int(self._channel.recv(_MOST_BYTES)))
             finally:
                 keeper._prctl(keeper._PR_SET_CHILD_SUBREAPER, 0)
@@ -79,11 +79,11 @@ class _Starter:
 
 @contextlib.contextmanager
 def forked(containers: int = -1, fresh: int = 0) -> Iterator[None]:
-    """Has the tasks of this process forked from a copy of it, as it is now; it has to have one thread.
+    """Forks the tasks of this process from a copy of it, which must have only one thread.
 
     Args:
-        containers: So many of `execute` begin as for users before any of them is forked; -1 forks none.
-        fresh: So many tasks begin as for users before any is forked.
+        containers: Number of containers of `execute` that start as for users before others are forked; -1 forks none.
+        fresh: Number of tasks that start as for users before others are forked.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
@@ -103,8 +103,8 @@ def forked(containers: int = -1, fresh: int = 0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forked_apart() -> Iterator[None]:
-    """Has them forked from a process of its own."""
+def forked_from_server() -> Iterator[None]:
+    """Forks the tasks of this process from a separate server process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-u", "-m", "tests.forked_tasks", str(theirs.fileno())]
     with contextlib.ExitStack() as stack:
@@ -121,7 +121,7 @@ def forked_apart() -> Iterator[None]:
 
 @contextlib.contextmanager
 def fresh() -> Iterator[None]:
-    """Has each start as a Python of its own, as it is for users."""
+    """Starts each task in a fresh Python, as for users."""
     with _in_place(subprocess.Popen):
         yield
 
@@ -134,7 +134,7 @@ def _in_place(popen: Callable, owner: types.ModuleType = process) -> Iterator[No
 
 
 def _after(count: int, starter: Callable) -> Callable:
-    """The first so many start as ever."""
+    """Returns a starter that starts the first `count` processes as usual."""
     starts = itertools.chain([subprocess.Popen] * count, itertools.repeat(starter))
     return lambda *words, **options: next(starts)(*words, **options)
 
@@ -153,15 +153,15 @@ def _serve(channel: socket.socket) -> None:
             channel.close()
             while os.getppid() == me:
                 time.sleep(0.001)
-            _be_task(**json.loads(text), given=fds)
+            _run_task(**json.loads(text), given=fds)
         os.waitpid(between, 0)
         channel.send(os.read(reader, 20))
         for fd in (reader, writer, *fds):
             os.close(fd)
 
 
-def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str, given: list[int]) -> None:
-    """Does what a fresh Python does by the command `python -c CODE …`, or `python keeper.py … python -m MODULE …`."""
+def _run_task(words: list[str], env: dict[str, str], fds: list[int], folder: str, given: list[int]) -> None:
+    """Does the same as the command `python -c CODE …`, or `python keeper.py … python -m MODULE …`."""
     import numpy as np
 
     code = 1
@@ -174,19 +174,19 @@ def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str,
         os.environ.clear()
         os.environ.update(env)
         sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
-        # The folder of whoever had the server begin may be gone.
+        # The temporary folder at the server's start may have been removed.
         tempfile.tempdir = None
-        # Python's own generator sees to that itself.
+        # Python's own generator is reseeded after a fork; NumPy's is not.
         np.random.seed()
         if words[1] == "-c":
             sys.argv = ["-c", *words[3:]]
             exec(compile(words[2], "<string>", "exec"), {"__name__": "__main__"})
         else:
-            _be_container(int(words[4]), *words[7:])
+            _run_container(int(words[4]), *words[7:])
         code = 0
     except SystemExit as end:
         code = end.code or 0
-        # As at the end of any process.
+        # As at the normal end of a process.
         threading._shutdown()
         atexit._run_exitfuncs()
     except BaseException:
@@ -195,7 +195,7 @@ def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str,
         os._exit(code)
 
 
-def _be_container(parent: int, module: str, *arguments: str) -> None:
+def _run_container(parent: int, module: str, *arguments: str) -> None:
     keeper.die_with(parent)
     sys.argv = [module, *arguments]
     with forked():

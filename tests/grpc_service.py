@@ -1,4 +1,4 @@
-"""Services that speak gRPC, on ports of this machine."""
+"""Local gRPC services."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any, TypeVar
 
-# What a method does with a request and its context; the messages it is asked by, and answers by.
+# A function of request and context, and the types of request and response.
 Method = tuple[Callable[[Any, Any], Any], Any, Any]
 _Self = TypeVar("_Self", bound="FakeService")
 
 
 class FakeService:
-    """A service whose answers the test says; it serves as a context manager."""
+    """A gRPC service whose methods the test defines; a context manager."""
 
     def __init__(self, name: str, methods: Mapping[str, Method], workers: int, tls: Any = None) -> None:
         self._name, self._methods, self._workers, self._tls = name, methods, workers, tls
@@ -42,7 +42,7 @@ class FakeService:
 
 
 def _reader(message: Any) -> Callable[[bytes], Any]:
-    # Of Google's own wrapper, or of protobuf itself.
+    # Of proto-plus, or of protobuf.
     return message.deserialize if hasattr(message, "deserialize") else message.FromString
 
 

@@ -1,6 +1,6 @@
-"""TensorFlow Serving's two ways to ask a model, over a folder of versions: `:predict` as REST, and Predict as gRPC.
+"""A stand-in for TensorFlow Serving's Predict API, by REST and gRPC, over a folder of versions.
 
-It speaks the protocols by the messages of tensorflow-serving-api, and answers by the newest version's signatures.
+It uses the messages of tensorflow-serving-api, and serves the newest version's signatures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATH = re.compile(r"/v1/models/(\w+)(?:/versions/(\d+))?:predict")
 
 
 class ModelServer:
-    """Serves as a context manager, on ports of this machine; a version is warmed up before it answers."""
+    """Serves the newest version on local ports, after its warm-up requests; a context manager."""
 
     def __init__(self, base: Path, name: str) -> None:
         self.name, self.version = name, max(filter(str.isdigit, os.listdir(base)), key=int)

@@ -1,8 +1,8 @@
-"""Which tests may run beside each other in the three processes of `make test`.
+"""Distributes the tests among the three processes of `make test`.
 
-Two compute. Each queue below is kept to one process, which does its tests in turn: their fixtures are made once. The
-first two begin; whichever process is done takes the next, and the files of all other tests follow, one by one. The
-third process takes what waits most of its time, and nothing else: there are two cores.
+Two processes compute. The tests of a queue below run one after another in one process, so their fixtures are made
+once. A process that has finished a queue takes the next one; the files of all other tests follow, one by one. The third
+process only takes the queue of tests that mostly wait, because there are two cores.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 WAITS = "waits"
-# Queue -> where its tests are; the longest begin.
+# Queue -> paths of its tests; the longest queues first.
 QUEUES = {
-    # For servers, signals, deadlines; and for processes that do one thing after another.
+    # For servers, signals, deadlines and sequential processes.
     WAITS: (
         "tests/pipeline/platforms/",
         "tests/pipeline/base/ending/",
@@ -40,12 +40,12 @@ QUEUES = {
 
 
 def queue(nodeid: str) -> str:
-    """Returns the queue that a test stands in: one of the above, or its file's."""
+    """Returns a test's queue: one of the above, or its file."""
     file = nodeid.partition("::")[0]
     return next((name for name, places in QUEUES.items() if file.startswith(places)), file)
 
 
-def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+def by_queue(items: list[pytest.Item]) -> list[pytest.Item]:
     queues: dict[str, list[pytest.Item]] = {name: [] for name in QUEUES}
     for item in items:
         queues.setdefault(queue(item.nodeid), []).append(item)
@@ -53,7 +53,7 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 class Scheduler(LoadScopeScheduling):
-    """Gives a process a queue, and the next one when that comes to its end."""
+    """Assigns each process a queue, and the next one when it has finished."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         config.option.loadscopereorder = False

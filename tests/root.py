@@ -1,4 +1,4 @@
-"""Where the project's checkout is, and a Python of its own that finds the package."""
+"""The project's checkout, and fresh Python processes that find the package."""
 
 import json
 import os
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def run_python(
     *words: str, python: str = sys.executable, cwd: Optional[Path] = None, timeout: float = 280, **environment: str
 ) -> subprocess.CompletedProcess:
-    """Runs a Python until its end; what it prints is kept as text."""
+    """Runs a Python process to its end, and captures its output as text."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
     return subprocess.run(
         [python, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False
@@ -21,26 +21,26 @@ def run_python(
 
 
 def start_python(*words: str, cwd: Optional[Path] = None, **environment: str) -> subprocess.Popen:
-    """Starts a Python; what it is told and what it prints are pipes of text."""
+    """Starts a Python process with text pipes."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen([sys.executable, *words], cwd=cwd, env=env, text=True, **pipes)
 
 
 def finish(*processes: subprocess.Popen, timeout: float = 200) -> list[str]:
-    """Waits for processes that must end well; returns what each has printed. None of them is left."""
+    """Waits for processes, which must succeed; returns what each printed to stdout. Kills the rest after an error."""
     try:
-        said = [process.communicate(timeout=timeout) for process in processes]
+        outputs = [process.communicate(timeout=timeout) for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    assert not any(process.returncode for process in processes), [errors[-3000:] for _, errors in said]
-    return [printed for printed, _ in said]
+    assert not any(process.returncode for process in processes), [stderr[-3000:] for _, stderr in outputs]
+    return [stdout for stdout, _ in outputs]
 
 
 def answers(*words: str, **options: Any) -> list[Any]:
-    """What a Python in the checkout prints, which is JSON line by line."""
+    """Runs a Python process in the checkout; returns its output's lines, parsed as JSON."""
     done = run_python(*words, cwd=ROOT, **options)
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""What the stack that the tests run on has not: tests of that are skipped, with the reason."""
+"""Marks that skip tests of features that the running stack lacks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.root import ROOT
 from tfx_estimator.pipeline.base.stack import stacks
 
 HERE = stacks.current()
-# Names a command, as `python` of an environment of the other stack: it finds this project, and the same files.
+# Names a Python command of the other stack's environment that finds this project and the same files.
 OTHER_PYTHON = "TFX_ESTIMATOR_OTHER_PYTHON"
 needs_estimator_template = pytest.mark.skipif(
     not HERE.has_estimator, reason=f"TFX {HERE.tfx} has no template of an Estimator"
 )
-needs_keras_3 = pytest.mark.skipif(not HERE.has_keras_3, reason=f"TFX {HERE.tfx} has no Keras 3 beside it")
+needs_keras_3 = pytest.mark.skipif(not HERE.has_keras_3, reason=f"TFX {HERE.tfx} has no Keras 3")
 
 
 def pins(stack: stacks.Stack, kind: str = "") -> list[str]:
-    """Returns `name==version` of what a lock file of a stack has for this Python: of kind `-dev`, `-image` or none."""
+    """Returns the `name==version` pins for this Python in a stack's lock file; `kind` is `-dev`, `-image` or empty."""
     text = (ROOT / "requirements" / f"{stack.name}{kind}.lock").read_text()
     found = map(Requirement, re.findall(r"^[\w.-]+==[^\\\n]+", text, re.MULTILINE))
     return [f"{each.name}{each.specifier}" for each in found if each.marker is None or each.marker.evaluate()]

@@ -1,4 +1,4 @@
-"""Each example is in the README of the examples, and is a declaration without a problem."""
+"""Each example is in the README of the examples, and its declarations are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfx_estimator.__main__ import main
 
 pytestmark = pytest.mark.unit
 
-# `# or: KEY: VALUE` beside the line of that key; another may have to go for it.
+# `# or: KEY: VALUE` next to the line of that key; it may replace another key.
 ALTERNATIVE = re.compile(
     r"^(?P<indent> +)# or(?:, in place of (?P<other>\w+))?: (?P<entry>(?P<key>\w+): .+)$", re.MULTILINE
 )
@@ -30,7 +30,7 @@ def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(copy_example(path.parts[0], tmp_path))
     if Path("draw_images.py").exists():
         runpy.run_path("draw_images.py")
-    # What the example before it leaves.
+    # Left by the example before it.
     weights = ("variables.index", "variables.data-00000-of-00001")
     write_files(Path("runs/scaling/serving/1/variables"), dict.fromkeys(weights, ""))
     assert main(["validate", path.name]) == 0
@@ -49,7 +49,7 @@ ALTERNATIVES = {
 def test_what_an_example_names_as_an_alternative_is_valid_in_place_of_what_it_has(name, tmp_path, monkeypatch, capsys):
     path, found = ALTERNATIVES[name]
     monkeypatch.chdir(copy_example("by_feature", tmp_path))
-    # Of the section alone that it is in.
+    # Only in its section.
     before, _, after = path.read_text().partition(found[0])
     start = re.search(r".*^(?=\w)", before, re.MULTILINE | re.DOTALL).end()
     text = before[start:] + found[0] + after
@@ -63,6 +63,6 @@ def test_what_an_example_names_as_an_alternative_is_valid_in_place_of_what_it_ha
 
 
 def test_techniques_without_an_example_of_their_own_are_alternatives():
-    told = " ".join(ALTERNATIVES)
+    alternatives = " ".join(ALTERNATIVES)
     for each in ("outer_momentum", "num_packs", "bayesian", "hyperband", "scaling: sqrt", "mixed_float16", "fp16"):
-        assert each in told
+        assert each in alternatives

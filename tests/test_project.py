@@ -1,4 +1,4 @@
-"""What must hold for the project as a whole."""
+"""Rules for the project as a whole."""
 
 from __future__ import annotations
 
@@ -72,20 +72,20 @@ def test_locks_are_what_setup_asks_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "said"),
+    ("requirement", "problem"),
     [
         ("tfx==1.14.0", f"tfx=={HERE.tfx} does not satisfy tfx"),
         ("left-pad", "left-pad is missing (needed by setup.py)"),
         ("tensorflow-estimator==2.15.0", "rich==15.0.0 is not needed by setup.py"),
     ],
 )
-def test_a_lock_out_of_date_is_found(requirement: str, said: str) -> None:
+def test_a_lock_out_of_date_is_found(requirement: str, problem: str) -> None:
     code = (
         "import sys; sys.path.insert(0, 'requirements'); import check_lock as c\n"
         f"print(*c.problems([c.Requirement({requirement!r})], c.LOCK.read_text()), sep='\\n')"
     )
     done = run_python("-c", code, cwd=ROOT)
-    assert said in done.stdout, done.stdout + done.stderr
+    assert problem in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", [f"{stack.name}{kind}" for stack in STACKS for kind in ("", "-dev", "-image")])
@@ -100,7 +100,7 @@ def test_a_lock_names_no_registry_and_hashes_everything(name: str) -> None:
 @pytest.mark.parametrize("stack", [stack.name for stack in STACKS])
 def test_the_developers_lock_has_the_same_pins_and_hashes_and_more(stack: str) -> None:
     texts = ((ROOT / "requirements" / f"{stack}{kind}.lock").read_text().strip() for kind in ("", "-dev"))
-    # A notebook's kernel needs on PyPy, where TensorFlow is not, what others need elsewhere.
+    # A notebook's kernel adds markers for PyPy, which TensorFlow does not support.
     run_time, developers = (set(re.split(r"\n(?=\S)", re.sub(r" ; [^\n]*PyPy[^\n]*", "", text))) for text in texts)
     assert run_time < developers
     more = {entry.partition("==")[0] for entry in developers - run_time}

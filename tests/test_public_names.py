@@ -1,4 +1,4 @@
-"""What `import tfx_estimator` offers, and what it costs."""
+"""The public names of `import tfx_estimator`, and its import cost."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def test_the_public_names_are_there() -> None:
     assert set(tfx_estimator.__all__) <= set(dir(tfx_estimator))
 
 
-def test_every_public_name_is_told_in_a_line() -> None:
+def test_every_public_name_is_documented_in_a_line() -> None:
     lines = [line.split(maxsplit=1) for line in (tfx_estimator.__doc__ or "").splitlines() if line.startswith("    ")]
-    told = [words[0] for words in lines if len(words) == 2 and words[0] not in ("from", "loaded", "pipeline")]
-    assert sorted(told) == [name for name in tfx_estimator.__all__ if name != "__version__"]
-    for name in told:
+    documented = [words[0] for words in lines if len(words) == 2 and words[0] not in ("from", "loaded", "pipeline")]
+    assert sorted(documented) == [name for name in tfx_estimator.__all__ if name != "__version__"]
+    for name in documented:
         assert (getattr(tfx_estimator, name).__doc__ or "").strip(), name
 
 

@@ -1,10 +1,10 @@
-"""Waits for what other threads and processes do."""
+"""Waits for conditions that other threads or processes fulfil."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# By themselves: the fixture `clock` stops the one that others see.
+# Imported by name, because the fixture `clock` replaces `time.monotonic`.
 from time import monotonic, sleep
 from typing import TypeVar, Union
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 def wait_until(
     condition: Callable[[], T], what: Union[str, Callable[[], str]], seconds: float = 60.0, every: float = 0.02
 ) -> T:
-    """Returns the first true value of a condition; one that can come true no more raises by itself.
+    """Returns the first true value of a condition, which may raise if it cannot become true.
 
     Args:
-        what: Is waited for, as a test that fails is to say it; or what says so then.
-        every: Seconds between two questions.
+        what: Description for the error message, or a function that returns it.
+        every: Seconds between two checks.
 
     Raises:
-        AssertionError: It stayed false.
+        AssertionError: The condition stayed false.
     """
     __tracebackhide__ = True
     deadline = monotonic() + seconds

@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _estimate(loaded: Loaded) -> Estimate:
     from tfx_estimator.components.trainer.protocol.task_spec import COSTS
-    from tfx_estimator.pipeline.experiments.estimate import put_together
+    from tfx_estimator.pipeline.experiments.estimate import make_estimate
     from tfx_estimator.pipeline.run import dry_run
 
     with dry_run.begin(loaded, path=COSTS) as trial:
-        return put_together(loaded.declaration, trial.wait().found)
+        return make_estimate(loaded.declaration, trial.wait().found)

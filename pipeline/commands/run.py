@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
         place and place.cluster.addresses,
         summary=summary,
         require_blessing=args.require_blessing,
-        tries=not args.no_dry_run,
+        dry_runs=not args.no_dry_run,
         terminal_fd=terminal_fd,
         report=args.report,
         quietly=args.quiet,

@@ -311,7 +311,7 @@ def _show_results(look: JobStatus, job: str, address: str) -> None:
     """Prints the results of a job that has outputs of this project's steps."""
     import tempfile
 
-    from tfx_estimator.pipeline.report.artifacts import told_outputs
+    from tfx_estimator.pipeline.report.artifacts import outputs_from_json
     from tfx_estimator.pipeline.run.results import add_readable_outputs
     from tfx_estimator.pipeline.run.summary import Summary, Warned
     from tfx_estimator.pipeline.run.table import print_table
@@ -328,7 +328,7 @@ def _show_results(look: JobStatus, job: str, address: str) -> None:
     ]
     # Hides what TensorFlow prints on import.
     with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
-        unreadable = add_readable_outputs(results, told_outputs(look.outputs))
+        unreadable = add_readable_outputs(results, outputs_from_json(look.outputs))
         results.warnings += [Warned("", line) for line in unreadable]
         results.seconds = look.seconds
         # A closed pipe is not a failure.

@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.commands.shared import add_declaration, add_target
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
-    from tfx_estimator.pipeline.run.dry_run import Tried
+    from tfx_estimator.pipeline.run.dry_run import DryRunResult
 
 HELP = "check a declaration; shows all problems at once"
 
@@ -75,7 +75,7 @@ def _is_partial(source: str) -> bool:
 
 def check(
     source: str, overrides: Sequence[str], target: str, deep: bool, tell: Callable[[str], None] = lambda _: None
-) -> tuple[Loaded, Optional[Tried]]:
+) -> tuple[Loaded, Optional[DryRunResult]]:
     """Loads a declaration, and with `deep` tries its code; raises on problems. Passes progress messages to `tell`."""
     from tfx_estimator.pipeline.config import load
 

@@ -1,1 +1,1 @@
-"""Several trainings side by side: bench, compare, what one would cost, and the page of several runs."""
+"""Experiments on trainings: bench, compare, estimate, and the page of several runs."""

@@ -1,4 +1,4 @@
-"""What a training costs: of a replica, of a process, and between processes; imports no TensorFlow."""
+"""Estimates a training's costs per replica, per process and between processes; imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# Batches that the input makes ready beside the one that is trained: see `data.input_fn`.
+# Batches that the input prefetches during a step: see `data.input_fn`.
 _PREFETCHED = 2
-# What running a graph adds to having built it: threads, and the kernels' own code and constants. Measured.
+# Memory that running a graph adds to building it: threads, and the kernels' code and constants. Measured.
 _RUNNING_BYTES = 45 << 20
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _STEP = 1024
@@ -23,92 +23,92 @@ _THOUSANDS = ("", "k", "M", "G", "T", "P")
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes."""
+    """Memory of a training, in bytes."""
 
     weights: int  # of the model's variables
-    gradients: int  # of those that are trained
+    gradients: int  # of the trainable variables
     slots: int
-    # What a step holds beside those at its peak: its batch, what layers put out, copies of oneDNN.
+    # Further memory at a step's peak: its batch, layer outputs, copies of oneDNN.
     activations: int
-    input: int  # batches that are made ready
-    data: Optional[int]  # training files that are kept in memory; None where the data set is not there yet
+    input: int  # prefetched batches
+    data: Optional[int]  # training files kept in memory; None if the data set is not prepared
     runtime: int  # of a process before it trains
     replicas: int
-    held_by_servers: bool  # are slots, and the weights, on parameter servers
-    one_copy: bool = False  # do the replicas of the process share one copy of the weights and of the slots
+    held_by_servers: bool  # whether slots and weights are on parameter servers
+    one_copy: bool = False  # whether the replicas of the process share one copy of weights and slots
 
     @property
     def replica(self) -> int:
-        """Of one replica."""
+        """Memory of one replica."""
         slots = 0 if self.held_by_servers else self.slots
         return self.weights + self.gradients + slots + self.activations + self.input
 
     @property
     def process(self) -> int:
-        """Of one process that trains."""
+        """Memory of one training process."""
         shared = (self.replicas - 1) * (self.weights + self.slots) if self.one_copy else 0
         return self.runtime + (self.data or 0) + self.replicas * self.replica - shared
 
 
 @dataclass(frozen=True)
 class Device:
-    """Bytes on one of the devices that a network is divided among, as of Memory."""
+    """Memory of one of the devices that a network is divided among, in bytes; see Memory."""
 
-    name: str  # as declared, or its number
+    name: str  # the declared one, or its number
     weights: int
     gradients: int
     slots: int
-    activations: int  # with what others send it
+    activations: int  # received ones included
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Sum of all."""
         return self.weights + self.gradients + self.slots + self.activations
 
 
 @dataclass(frozen=True)
 class Wire:
-    """What is sent in one step."""
+    """Communication in one step."""
 
-    sent: int = 0  # bytes that one process that trains sends to others, or takes from them if that is more
-    total: int = 0  # the same of all processes together, parameter servers included, each byte counted once
+    sent: int = 0  # bytes that one training process sends, or receives if that is more
+    total: int = 0  # bytes of all processes, parameter servers included, each byte counted once
     between_devices: int = 0  # bytes between the devices of one process
-    how: str = "nothing: there is one device"  # what is sent, in words
+    how: str = "nothing: there is one device"  # description
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a training costs."""
+    """Costs of a training."""
 
     name: str
     model: str
     strategy: str
-    replicas: int  # parts that a global batch is split into
-    batch: int  # examples of a replica's step
-    parameters: int  # numbers that are trained
-    # Floating-point operations for the loss of one example; a multiplication and its addition are two.
+    replicas: int  # parts of a global batch
+    batch: int  # examples per replica and step
+    parameters: int  # trainable numbers
+    # Floating-point operations for the loss of one example; a multiply-add counts as two.
     forward_flops: float
-    step_flops: float  # those of a training step, for one example
+    step_flops: float  # of a training step, per example
     memory: Memory  # of a replica and its process
-    wire: Wire  # what a step sends
-    unseen: tuple[str, ...] = ()  # kinds of operations whose costs are not seen
-    devices: tuple[Device, ...] = ()  # what each holds that a part of the network is on
-    counted_as: tuple[str, ...] = ()  # what of the declaration is counted as something else, and why
+    wire: Wire
+    unseen: tuple[str, ...] = ()  # types of operations whose costs are unknown
+    devices: tuple[Device, ...] = ()  # those that the network is divided among
+    counted_as: tuple[str, ...] = ()  # notes on declared options that are counted as something else
 
     def notes(self) -> list[str]:
-        """Returns what the reader must know before trusting the numbers."""
+        """Returns limits of the numbers, a sentence each."""
         notes = list(self.counted_as)
         if self.unseen:
             kinds = ", ".join(self.unseen)
-            notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
+            notes.append(f"The operations inside {kinds} are not counted: memory and FLOPs are higher.")
         if self.devices:
-            notes.append("The layers are on several devices: the memory of the replica is that of all together.")
+            notes.append("The layers are on several devices: the memory of the replica is the sum over them.")
         if self.memory.data is None:
-            notes.append("The data set is not prepared: what is kept of it in memory is not counted.")
+            notes.append("The data set is not prepared: the part of it that is kept in memory is not counted.")
         return notes
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold."""
+        """Returns the estimate for JSON."""
         memory, wire = self.memory, self.wire
         parts = ("weights", "gradients", "slots", "activations", "input", "data", "runtime")
         return {
@@ -132,25 +132,25 @@ class Estimate:
                 "between_devices": wire.between_devices,
                 "how": wire.how,
             },
-            # Are FLOPs and memory at least so much.
+            # Whether FLOPs and memory are lower bounds.
             "lower_bound": bool(self.unseen),
             "notes": self.notes(),
         }
 
 
 def check_estimable(declaration: Declaration) -> None:
-    """Refuses a module file, which makes its own model and input."""
+    """Raises DeclarationError for a module file, which makes its own model and input."""
     if file := declaration.trainer.module_file:
         raise DeclarationError(
-            f"trainer.module_file: {file}: its functions make their own model, input and batches, out of artifacts of "
-            "a pipeline: before one has run, nothing can be said of what they cost",
+            f"trainer.module_file: {file}: its functions make their own model, input and batches from a pipeline's "
+            "artifacts: their costs are unknown before it has run",
             expected="trainer.model: a built-in network, or a function of yours",
             todo="name the model; or measure it: tfx-estimator bench strategies, `peak memory`",
         )
 
 
-def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate:
-    """Makes the estimate of what the task found, by the names of `components.trainer.dry_run.costs.Costs`."""
+def make_estimate(declaration: Declaration, found: Mapping[str, Any]) -> Estimate:
+    """Makes the estimate from the task's result, the fields of `components.trainer.dry_run.costs.Costs`."""
     trainer = declaration.trainer
     train: TrainStrategy = trainer.distribution.train
     gradients, batch = found["trained_bytes"], found["batch"]
@@ -158,9 +158,9 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
     memory = Memory(
         weights=found["weight_bytes"],
         gradients=gradients,
-        # An outer momentum keeps the weights of the last averaging and how they move; neither is sent.
+        # An outer momentum keeps the last averaged weights and their velocity; neither is sent.
         slots=found["slot_bytes"] + (2 * gradients if sync is not None and sync.outer_momentum else 0),
-        # Some of the gradients are among what is alive at the peak.
+        # Some of the gradients are alive at the peak.
         activations=max(found["peak_bytes"] - gradients, 0),
         input=_PREFETCHED * batch * found["example_bytes"],
         data=found["resident_bytes"],
@@ -187,54 +187,54 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
 
 
 def _devices(trainer: TrainerSection, found: Mapping[str, Any]) -> Iterator[Device]:
-    """What each device of a divided network holds."""
+    """Yields the memory of each device of a divided network."""
     section = trainer.model_parallel or trainer.pipeline_parallel
     declared = section.devices if section else ()
     for place, held in enumerate(found["devices"] or ()):
         gradients = held["trained_bytes"]
-        # As of the whole: some of the gradients are alive at the peak.
+        # As in the whole network, some of the gradients are alive at the peak.
         activations = max(held["peak_bytes"] - gradients, 0)
         name = declared[place] if declared else f"number {place}"
         yield Device(name, held["weight_bytes"], gradients, held["slot_bytes"], activations)
 
 
 def _counted_as(trainer: TrainerSection, tables: int) -> Iterator[str]:
-    """What is counted as something else than was declared, or than is done."""
+    """Yields notes on options that are counted as something else."""
     if tables and trainer.distribution.train.replicas > 1 and trainer.sync_every is None:
-        compressed = ", which nobody compresses" if trainer.distribution.train.gradient_compression != "none" else ""
+        compressed = ", without compression" if trainer.distribution.train.gradient_compression != "none" else ""
         yield (
             f"Gradients of embeddings are counted as whole tables{compressed}; on the Keras paths the rows of a batch "
             "are sent."
         )
     if trainer.xla:
-        yield "trainer.xla: true is counted as false: XLA does the same FLOPs, and arranges its memory by itself."
+        yield "trainer.xla: true is counted as false: XLA needs the same FLOPs, but plans its memory differently."
 
 
 def wire_of(trainer: TrainerSection, found: Mapping[str, Any]) -> Wire:
-    """Counts the bytes of one step; a ring of n sends 2 (n - 1) / n of the gradients from each of its members."""
+    """Counts the bytes sent in one step; in a ring of n each member sends 2 (n - 1) / n of the gradients."""
     train: TrainStrategy = trainer.distribution.train
     devices, what, sync = train.devices.count, "the gradients", trainer.sync_every
     weights, gradients = found["weight_bytes"], found["trained_bytes"]
     if train.gradient_compression != "none":
-        # Those of embeddings are not compressed.
+        # Gradients of embeddings are not compressed.
         gradients -= (gradients - found["table_bytes"]) // 2
     if sync is not None:
-        # As many bytes as the weights that are trained have.
+        # The trainable weights have the same size as their gradients.
         gradients = (gradients + found["slot_bytes"]) // sync.steps
         what = f"the weights and slots once in {sync.steps} steps"
     local = 2 * (devices - 1) * gradients
     if train.asynchronous:
-        # On the Keras paths the chief hands steps out; an Estimator's does steps as well.
+        # On the Keras paths the chief only schedules steps; an Estimator's chief trains as well.
         workers = train.worker_count - (trainer.path != "estimator")
         each = weights + gradients
-        return Wire(weights, workers * each, 0, "each worker pulls the weights, and pushes its gradients")
+        return Wire(weights, workers * each, 0, "each worker pulls the weights and pushes its gradients")
     if train.is_collective:
         workers = train.worker_count
         total = 2 * (workers - 1) * gradients
         ring = f"a ring all-reduce of {what}: 2 (n - 1) / n of them from each worker"
         return Wire(total // workers, total, workers * local, ring)
     if devices > 1 and train.traits.one_copy:
-        how = "each device reads the weights from the host, and sends it its gradients"
+        how = "each device reads the weights from the host and sends it its gradients"
         return Wire(0, 0, devices * (weights + gradients), how)
     if devices > 1:
         return Wire(0, 0, local, "gradients to one device and their sum back, or a ring of as many bytes")
@@ -244,19 +244,19 @@ def wire_of(trainer: TrainerSection, found: Mapping[str, Any]) -> Wire:
 
 
 def lines(found: Estimate) -> list[str]:
-    """Returns the lines that are printed."""
+    """Returns the lines to print."""
     memory, wire = found.memory, found.wire
     spread = f"{found.replicas} replicas" if found.replicas > 1 else "1 replica"
     kept = "unknown" if memory.data is None else size(memory.data)
     slots = size(memory.slots) + (", on the parameter servers" if memory.held_by_servers else "")
-    # What is not counted comes on top.
+    # Uncounted operations add to it.
     least = "≥ " if found.unseen else ""
     shared = ", which share weights and slots" if memory.one_copy and memory.replicas > 1 else ""
     fullest = []
     if device := max(found.devices, key=lambda each: each.total, default=None):
         parts = ("weights", "gradients", "slots", "activations")
-        told = ", ".join(f"{name} {size(getattr(device, name))}" for name in parts)
-        fullest = [("memory of the fullest device", f"{size(device.total)}, on {device.name}: {told}")]
+        details = ", ".join(f"{name} {size(getattr(device, name))}" for name in parts)
+        fullest = [("memory of the fullest device", f"{size(device.total)}, on {device.name}: {details}")]
     rows = [
         ("model", f"{found.model}, {found.strategy}, {spread} with batches of {found.batch:,}"),
         ("parameters", f"{found.parameters:,}"),
@@ -286,7 +286,7 @@ def lines(found: Estimate) -> list[str]:
 
 
 def size(number: float) -> str:
-    """Writes bytes as a person does: `1.3 MB`."""
+    """Formats a number of bytes: `1.3 MB`."""
     for unit in _UNITS[:-1]:
         # 1,023.7 is shown as 1,024.
         if number < _STEP - 0.5:
@@ -296,7 +296,7 @@ def size(number: float) -> str:
 
 
 def count(number: float) -> str:
-    """Writes a large number as a person does: `2.3 M`."""
+    """Formats a large number: `2.3 M`."""
     for unit in _THOUSANDS[:-1]:
         # 999.6 is shown as 1,000.
         if number < 999.5:

@@ -1,4 +1,4 @@
-"""An experiment as a person sees it on the terminal: a line for each training, a table, and the files of results."""
+"""An experiment's terminal output (a line for each training, then a table) and its result files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.files import make_dated, write_json, write_whole
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet
+from tfx_estimator.pipeline.run.terminal import make_console, quiet, run_context
 
 _WIDTH_OF_A_FILE = 140
-# By name of the file: text, bytes, or what becomes JSON.
+# File name -> text, bytes, or a dict to write as JSON.
 Files = dict[str, Union[str, bytes, dict[str, Any]]]
 
 
@@ -29,23 +29,23 @@ class Session:
     """One experiment."""
 
     folders: PipelineFolders  # of the pipeline whose cache the trainings share
-    folder: str  # a new one, of this experiment
+    folder: str  # this experiment's new folder
     log: str
     output: str
     console: Console
-    failed: dict[str, TfxEstimatorError] = field(default_factory=dict)  # why there is no result, by name
+    failed: dict[str, TfxEstimatorError] = field(default_factory=dict)  # by the name of the training
 
     @property
     def failures(self) -> dict[str, str]:
-        """The same in words."""
+        """Messages of the failures."""
         return {name: str(error) for name, error in self.failed.items()}
 
-    def tell(self, what: str, started: float) -> None:
-        """Leaves a line for what has ended."""
+    def print_ended(self, what: str, started: float) -> None:
+        """Prints a line for a training that has ended."""
         self.console.print(f"  {what} {time.monotonic() - started:7.1f} s")
 
     def write(self, files: Files, show: Callable[[Console], None]) -> None:
-        """Writes the results, and shows them."""
+        """Writes the result files, and prints the results."""
         os.makedirs(self.output, exist_ok=True)
         paths = [os.path.join(self.output, name) for name in files]
         for path, content in zip(paths, files.values()):
@@ -62,15 +62,15 @@ class Session:
 
 @contextlib.contextmanager
 def opened(
-    folders: PipelineFolders, verb: str, what: str, output: str | None, alone: bool = True, terminal_fd: int = 1
+    folders: PipelineFolders, verb: str, what: str, output: str | None, exclusive: bool = True, terminal_fd: int = 1
 ) -> Iterator[Session]:
-    """Makes a folder for an experiment beside the pipeline's runs, and sends there what libraries print.
+    """Creates an experiment's folder next to the pipeline's runs, with a log of the libraries' output.
 
     Args:
         output: Folder for the results; None is the new one.
-        alone: Let no run go on meanwhile.
+        exclusive: Whether to lock out the pipeline's runs meanwhile.
     """
-    with in_order(folders, alone):
+    with run_context(folders, exclusive):
         folder = make_dated(os.path.join(folders.home, verb))
         with quiet(log := os.path.join(folder, f"{verb}.log"), terminal_fd) as terminal:
             console = make_console(terminal, _WIDTH_OF_A_FILE)
@@ -79,5 +79,5 @@ def opened(
 
 
 def now() -> str:
-    """Returns when this is, for the facts of an experiment."""
+    """Returns the current UTC time for an experiment's records."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""Trainings side by side: rows for the terminal and for a page, and one page of several runs."""
+"""Trainings side by side: table rows for terminal and page, and the page of several runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.report.metrics import tell_metrics
+from tfx_estimator.pipeline.report.metrics import format_metrics
 from tfx_estimator.pipeline.report.page import Missing, attempt, render, show_number, show_percent, show_seconds
 from tfx_estimator.pipeline.report.plots import COLOURS
 from tfx_estimator.pipeline.report.report import read_run_outputs
@@ -20,8 +20,8 @@ from tfx_estimator.pipeline.report.training import (
     Series,
     Training,
     chart_metric,
+    drawn_metrics,
     find_training,
-    in_order,
     read_training,
 )
 
@@ -29,25 +29,25 @@ ABSENT = "—"
 MEGABYTE = 1 << 20
 
 _T = TypeVar("_T")
-# A title, and a cell for each of those that stand side by side.
+# A title, and a cell for each training.
 Row = tuple[str, list[str]]
 
 
 def fact_rows(facts: Mapping[str, Callable[[_T], Optional[str]]], compared: Iterable[_T]) -> list[Row]:
-    """Returns a fact a row; a fact that none of them has is left out."""
+    """Returns a row for each fact that any of the compared has."""
     each_one = list(compared)
-    rows = {title: [tell(one) for one in each_one] for title, tell in facts.items()}
+    rows = {title: [show(one) for one in each_one] for title, show in facts.items()}
     return [(title, [cell or ABSENT for cell in cells]) for title, cells in rows.items() if any(cells)]
 
 
-def told(facts: Mapping[str, Any], name: str, show: Callable[[Any], str]) -> Optional[str]:
-    """Returns a fact as it is shown; None where there is none."""
+def show_fact(facts: Mapping[str, Any], name: str, show: Callable[[Any], str]) -> Optional[str]:
+    """Formats a fact; None without it."""
     value = facts.get(name)
     return None if value is None else show(value)
 
 
 def differences(all_values: Sequence[Mapping[str, str]]) -> list[Row]:
-    """Returns the keys whose values are not the same in all, with each one's value."""
+    """Returns the keys whose values differ, with all values."""
     keys = dict.fromkeys(key for values in all_values for key in values)
     rows = [(key, [values.get(key, ABSENT) for values in all_values]) for key in keys]
     return [(key, cells) for key, cells in rows if len(set(cells)) > 1]
@@ -56,8 +56,8 @@ def differences(all_values: Sequence[Mapping[str, str]]) -> list[Row]:
 def print_rows(console: Console, titles: Sequence[str], rows: Iterable[Row]) -> None:
     """Prints a table: the first column is text, the others are numbers."""
     table = Table(box=None, pad_edge=False)
-    for place, title in enumerate(titles):
-        table.add_column(title, justify="right" if place else "left")
+    for index, title in enumerate(titles):
+        table.add_column(title, justify="right" if index else "left")
     for title, cells in rows:
         table.add_row(title, *cells)
     console.print()
@@ -82,7 +82,7 @@ def write_comparison(runs: Sequence[Run], path: str) -> None:
 def render_side_by_side(
     template: str, trainings: Mapping[str, Training | Missing], declared: Sequence[Mapping[str, Any]], **more: Any
 ) -> str:
-    """Fills the page of several trainings: the curves of each, by its name, and what was declared, by dotted path."""
+    """Renders the page of several trainings, with the curves of each by name, and declared values by dotted path."""
     return render(
         template,
         names=list(trainings),
@@ -95,52 +95,52 @@ def render_side_by_side(
 
 
 def name_runs(runs: Sequence[Run]) -> list[str]:
-    """Returns a short name for each run, no two alike."""
+    """Returns a short unique name for each run."""
     several = len({run.name for run in runs}) > 1
     names = [f"{run.name} {run.time}" if several else run.time for run in runs]
     return [f"{name} ({index})" if names.count(name) > 1 else name for index, name in enumerate(names, 1)]
 
 
 def results(runs: Sequence[Run]) -> list[Row]:
-    """Returns what each run came to."""
+    """Returns rows with the results of each run."""
     summaries = [run.summary for run in runs]
 
-    def measured(summary: Mapping[str, Any]) -> dict[str, str]:
-        told = tell_metrics(summary.get("metrics") or {}, summary.get("label_names") or ())
-        return {name: value for name, value, _ in told}
+    def metrics(summary: Mapping[str, Any]) -> dict[str, str]:
+        formatted = format_metrics(summary.get("metrics") or {}, summary.get("label_names") or ())
+        return {name: value for name, value, _ in formatted}
 
     def metric(title: str) -> Callable[[Mapping[str, Any]], Optional[str]]:
-        return lambda summary: measured(summary).get(title)
+        return lambda summary: metrics(summary).get(title)
 
     def of_training(name: str, show: Callable[[Any], str]) -> Callable[[Mapping[str, Any]], Optional[str]]:
-        return lambda summary: told(summary.get("training", {}), name, show)
+        return lambda summary: show_fact(summary.get("training", {}), name, show)
 
     facts: dict[str, Callable[[Mapping[str, Any]], Optional[str]]] = {
         "state": lambda summary: summary.get("state"),
         "data": lambda summary: summary.get("dataset"),
-        "accuracy": lambda summary: told(summary, "accuracy", lambda value: show_percent(value, 2)),
-        "mean loss": lambda summary: told(summary, "loss", show_number),
-        **{name: metric(name) for summary in summaries for name in measured(summary)},
-        "blessed": lambda summary: told(summary, "blessed", lambda value: "yes" if value else "no"),
+        "accuracy": lambda summary: show_fact(summary, "accuracy", lambda value: show_percent(value, 2)),
+        "mean loss": lambda summary: show_fact(summary, "loss", show_number),
+        **{name: metric(name) for summary in summaries for name in metrics(summary)},
+        "blessed": lambda summary: show_fact(summary, "blessed", lambda value: "yes" if value else "no"),
         "steps": of_training("last_step", show_number),
         "training": of_training("train_seconds", show_seconds),
         "examples/s": of_training("examples_per_second", show_number),
         "restarts": of_training("restarts", show_number),
-        "whole run": lambda summary: told(summary, "seconds", show_seconds),
-        "warnings": lambda summary: told(summary, "warnings", lambda found: str(len(found))),
+        "whole run": lambda summary: show_fact(summary, "seconds", show_seconds),
+        "warnings": lambda summary: show_fact(summary, "warnings", lambda found: str(len(found))),
         "error": lambda summary: (summary.get("error") or {}).get("what"),
     }
     return fact_rows(facts, summaries)
 
 
 def chart_runs(trainings: Mapping[str, Training | Missing]) -> list[Chart]:
-    """Lays the curves of each metric over each other."""
+    """Returns a chart for each metric, with the curves of all trainings."""
     metrics: dict[str, dict[str, Series]] = {}
     for name, training in trainings.items():
         if not isinstance(training, Missing):
             for metric, curves in training.curves.items():
                 metrics.setdefault(metric, {}).update({f"{name}: {who}": each for who, each in curves.items()})
-    return [chart_metric(metric, metrics[metric], list(trainings)) for metric in in_order(metrics)]
+    return [chart_metric(metric, metrics[metric], list(trainings)) for metric in drawn_metrics(metrics)]
 
 
 def _training(run: Run) -> str:

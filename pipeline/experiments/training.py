@@ -1,4 +1,4 @@
-"""Runs a declared pipeline up to its Trainer: to train as it does, or to know what the Trainer would be given."""
+"""Runs a declared pipeline up to its Trainer: to train, or to find the Trainer's inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRAINER = "Trainer"
 
 
 def train(loaded: Loaded, folders: PipelineFolders, view: View) -> Outputs:
-    """Trains, under the folders' name; nothing is evaluated, blessed or pushed. What was done before TFX has cached."""
+    """Runs the pipeline up to the Trainer, with TFX's cache, under the folders' name; evaluates and pushes nothing."""
     declaration = loaded.declaration.copy(update={"name": folders.name})
     search_paths = list(sys.path)
     try:
@@ -41,13 +41,13 @@ def train(loaded: Loaded, folders: PipelineFolders, view: View) -> Outputs:
 
 @dataclasses.dataclass(frozen=True)
 class TrainerInputs:
-    """What TFX would give to the Trainer."""
+    """Inputs that TFX would pass to the Trainer."""
 
-    artifacts: str  # its input artifacts, as TFX writes them in JSON
+    artifacts: str  # its input artifacts, in TFX's JSON
     exec_properties: dict[str, Any]
 
     def job(self, declaration: Declaration, folder: str) -> Job:
-        """Makes the job of one training in a folder, as the Trainer's executor does; nothing of it is kept."""
+        """Makes the job of one training in a temporary folder, as the Trainer's executor does."""
         settings = dataclasses.replace(
             Settings.of(self.exec_properties),
             declaration=declaration.dict(),
@@ -56,7 +56,7 @@ class TrainerInputs:
         )
         key = standard_component_specs.TRAIN_ARGS_KEY
         train_args = {**json.loads(self.exec_properties[key]), "num_steps": declaration.trainer.train_steps}
-        # The path's function is another, where --paths or --vary takes another path.
+        # --paths or --vary may change the path, and with it the function.
         properties = {**self.exec_properties, **built_in_function(declaration.trainer), key: json.dumps(train_args)}
         outputs = {
             standard_component_specs.MODEL_KEY: standard_artifacts.Model(),
@@ -75,17 +75,17 @@ class TrainerInputs:
 
 
 def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Optional[Listener] = None) -> TrainerInputs:
-    """Runs all that comes before the Trainer, in the folders of `run`; what is there already comes from TFX's cache."""
+    """Runs the components before the Trainer, in the folders of `run`, with TFX's cache."""
     runner = _InputsRunner(folders, listener)
-    # A bench measures speed, for which no hyperparameters have to be tuned.
+    # A bench measures speed, which needs no tuned hyperparameters.
     declaration = loaded.declaration.copy(update={"tune": None})
     runner.run(prepare(dataclasses.replace(loaded, declaration=declaration), folders))
     assert runner.inputs is not None  # else the run raised
     return runner.inputs
 
 
-def _place(pipeline: pipeline_pb2.Pipeline) -> int:
-    """The Trainer's among the components, which are in topological order."""
+def _trainer_index(pipeline: pipeline_pb2.Pipeline) -> int:
+    """Returns the Trainer's index among the components, which are in topological order."""
     return [node.pipeline_node.node_info.id for node in pipeline.nodes].index(TRAINER)
 
 
@@ -95,7 +95,7 @@ class _UpToTrainer(LocalRunner):
     def run_with_ir(
         self, pipeline: pipeline_pb2.Pipeline, run_options: Optional[pipeline_pb2.RunOptions] = None
     ) -> None:
-        del pipeline.nodes[_place(pipeline) + 1 :]
+        del pipeline.nodes[_trainer_index(pipeline) + 1 :]
         super().run_with_ir(pipeline, run_options)
 
 
@@ -113,15 +113,15 @@ class _InputsRunner(LocalRunner):
     def run_with_ir(
         self, pipeline: pipeline_pb2.Pipeline, run_options: Optional[pipeline_pb2.RunOptions] = None
     ) -> None:
-        # The ID of the run has to be known before the nodes are split, so that the Trainer gets the inputs of this run.
+        # Sets the run's ID before the Trainer is split off, so that it gets the inputs of this run.
         run_id = datetime.datetime.now().isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
             pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
         )
-        place = _place(pipeline)
+        index = _trainer_index(pipeline)
         trainer = pipeline_pb2.PipelineNode()
-        trainer.CopyFrom(pipeline.nodes[place].pipeline_node)
-        del pipeline.nodes[place:]
+        trainer.CopyFrom(pipeline.nodes[index].pipeline_node)
+        del pipeline.nodes[index:]
         super().run_with_ir(pipeline, run_options)
         with metadata.Metadata(metadata.sqlite_metadata_connection_config(self._folders.metadata)) as handle:
             resolved = inputs_utils.resolve_input_artifacts(pipeline_node=trainer, metadata_handle=handle)

@@ -1,1 +1,1 @@
-"""The page that a run leaves: what it did, what came of it, and what to look at next."""
+"""A run's report: an HTML page with its components, training, evaluation and data."""

@@ -1,4 +1,4 @@
-"""What the components of a run wrote: as ML Metadata has it, or as a service tells of it."""
+"""Artifacts of a run's components, read from ML Metadata or from a service's JSON."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Output:
     """One artifact."""
 
     uri: str
-    properties: Mapping[str, Any]  # what it says of itself: numbers and text by name
+    properties: Mapping[str, Any]  # numbers and text by name
 
     def read_json(self, name: str) -> Any:
-        """Reads a property that holds JSON; None where there is none."""
+        """Reads a property that holds JSON; None without it."""
         text = self.properties.get(name)
         return json.loads(text) if text else None
 
 
-# By component and name of the output.
+# (component, name of the output) -> artifact.
 Outputs = Mapping[tuple[str, str], Output]
-# Before the name of a property that its type has as well, in what a service tells.
+# A service's prefix for a custom property that has the same name as one of the type.
 _CUSTOM = "custom:"
 
 
 def open_store(database: str) -> metadata_store.MetadataStore:
-    """Opens a file of ML Metadata."""
+    """Opens an SQLite database of ML Metadata."""
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = database
     config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READWRITE
@@ -45,9 +45,13 @@ def open_store(database: str) -> metadata_store.MetadataStore:
 
 
 def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:
-    """Reads what the components, by their executions, wrote or found in the cache, from a file of ML Metadata."""
+    """Reads the outputs of executions, written or cached, from a database of ML Metadata.
+
+    Args:
+        nodes: Components by execution id.
+    """
     if not os.path.exists(database):
-        raise LeftOutError(f"There is no {database}, which knows where the components keep what they make.")
+        raise LeftOutError(f"There is no {database}, which records where the artifacts are.")
     store = open_store(database)
     events = store.get_events_by_execution_ids(list(nodes)) if nodes else []
     written = [event for event in events if event.type == metadata_store_pb2.Event.OUTPUT]
@@ -55,7 +59,7 @@ def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:
     try:
         moved = _moved(database)
     except sqlite3.Error as error:
-        raise LeftOutError(f"{database}, which knows where the components keep what they make: {error}.") from error
+        raise LeftOutError(f"{database}, which records where the artifacts are: {error}.") from error
     return {
         (nodes[event.execution_id], event.path.steps[0].key): Output(
             moved.get(uri := artifacts[event.artifact_id].uri, uri), properties_of(artifacts[event.artifact_id])
@@ -64,25 +68,25 @@ def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:
     }
 
 
-def told_outputs(tasks: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Outputs:
-    """Returns what the tasks of a compiled pipeline wrote, by task and output, each a RuntimeArtifact in JSON."""
+def outputs_from_json(tasks: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Outputs:
+    """Returns the outputs of a compiled pipeline's tasks, by task and output, from RuntimeArtifacts in JSON."""
     return {
-        (task, key): Output(made.get("uri", ""), _told_properties(made.get("metadata", {})))
+        (task, key): Output(made.get("uri", ""), _properties_from_json(made.get("metadata", {})))
         for task, own in tasks.items()
         for key, made in own.items()
     }
 
 
-def _told_properties(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    # Numbers are JSON's: whether one was whole is not known.
+def _properties_from_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    # JSON does not tell whole numbers from floats.
     values = {name: float(value) if isinstance(value, int) else value for name, value in metadata.items()}
-    # What is its own stands before what its type has of the same name.
+    # A custom property overrides one of the type with the same name.
     order = sorted(values, key=lambda name: name.startswith(_CUSTOM))
     return {name.removeprefix(_CUSTOM): values[name] for name in order}
 
 
 def need(outputs: Outputs, node: str, name: str) -> Output:
-    """Returns an artifact that is still there; raises LeftOutError if it never was, or has gone since."""
+    """Returns an artifact that still exists; raises LeftOutError otherwise."""
     output = outputs.get((node, name))
     if output is None:
         raise LeftOutError(f"{node} made no {name} in this run.")
@@ -93,17 +97,17 @@ def need(outputs: Outputs, node: str, name: str) -> Output:
 
 
 def _moved(database: str) -> dict[str, str]:
-    """Where the artifacts of a moved folder lie, by URI: whoever reads finds them, and leaves the database alone."""
+    """Returns where a moved folder's artifacts are now, by URI, without changing the database."""
     home = os.path.dirname(database)
     moved = uris_here(database, home)
     if os.path.isdir(os.path.join(home, "artifacts")):
         return moved
-    # Without artifacts it may be what this machine keeps of a pipeline in a store, where those are.
+    # Without artifacts it may be the local folder of a pipeline whose artifacts are in an object store.
     return {uri: here for uri, here in moved.items() if not is_address(uri)}
 
 
 def properties_of(artifact: metadata_store_pb2.Artifact | metadata_store_pb2.Execution) -> dict[str, Any]:
-    """Returns what an artifact, or an execution, says of itself: numbers and text by name."""
+    """Returns the properties of an artifact or an execution: numbers and text by name."""
     found = {}
     for properties in (artifact.properties, artifact.custom_properties):
         for name, value in properties.items():

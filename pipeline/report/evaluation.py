@@ -1,7 +1,4 @@
-"""What a classifier's probabilities are worth (confusion, each class, calibration), and how a report shows it.
-
-Beside it, what the data are like.
-"""
+"""A report's evaluation of a classifier (confusion matrix, class scores, calibration) and description of its data."""
 
 from __future__ import annotations
 
@@ -12,40 +9,39 @@ import numpy as np
 
 from tfx_estimator.pipeline.report.plots import draw_matrix, draw_pixels, draw_reliability
 
-if TYPE_CHECKING:  # numbers need no TensorFlow
+if TYPE_CHECKING:  # these import TensorFlow
     from tfx_estimator.pipeline.report.examples import DataSet, Statistics
     from tfx_estimator.pipeline.report.predictions import Predictions
 
 BINS = 10
-# A matrix of more classes is drawn without numbers.
+# A matrix of more classes is a drawing, without numbers.
 _MOST_NUMBERED = 20
 _SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How well one class is told from the others."""
+    """Scores of one class."""
 
     label: int
-    precision: float | None  # of the examples predicted as this class, the share that is of it; None of none
-    recall: float | None  # of the examples of this class, the share predicted as it; None of none
-    f1: float | None  # harmonic mean of both; None where both are
+    precision: float | None  # None without examples predicted as this class
+    recall: float | None  # None without examples of this class
+    f1: float | None  # None if both are
     count: int  # examples of this class
     predicted: int  # examples predicted as this class
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Does the model know how sure it may be.
+    """Confidence and accuracy in equal bins of the predicted class's probability.
 
-    Equal bins of the probability of the predicted class, as in Guo et al., On Calibration of Modern Neural Networks,
-    2017, https://arxiv.org/abs/1706.04599.
+    See Guo et al., On Calibration of Modern Neural Networks, 2017, https://arxiv.org/abs/1706.04599.
     """
 
-    confidence: np.ndarray  # mean probability of each bin that is not empty
-    accuracy: np.ndarray  # share of right predictions in each of those
-    counts: np.ndarray  # examples in each of all the bins; int64 [BINS]
-    ece: float  # expected calibration error: the mean distance between both, weighted by examples; 0 to 1
+    confidence: np.ndarray  # mean probability of each non-empty bin
+    accuracy: np.ndarray  # share of correct predictions in each non-empty bin
+    counts: np.ndarray  # examples in each bin; int64 [BINS]
+    ece: float  # expected calibration error: the mean distance of both, weighted by examples; 0 to 1
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
@@ -72,7 +68,7 @@ def score_classes(matrix: np.ndarray) -> list[ClassScore]:
 
 
 def most_confused(matrix: np.ndarray, most: int = 10) -> list[tuple[int, int, int]]:
-    """Returns which class was taken for which other one most often, and how often, the most frequent first."""
+    """Returns the most frequent (true class, predicted class, count) of the mistakes, the most frequent first."""
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None, kind="stable")[:most]
     pairs = [(int(index) // len(matrix), int(index) % len(matrix)) for index in order]
@@ -80,7 +76,7 @@ def most_confused(matrix: np.ndarray, most: int = 10) -> list[tuple[int, int, in
 
 
 def calibrate(labels: np.ndarray, probabilities: np.ndarray) -> Calibration:
-    """Compares how sure a model is with how often it is right.
+    """Compares a model's confidence with its accuracy.
 
     Args:
         labels: The true classes; int64 [examples].
@@ -106,18 +102,18 @@ def losses(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How the model does on the evaluation examples."""
+    """Results on the evaluation examples."""
 
-    examples: int  # how many were predicted
-    mistakes: int  # how many were wrong
+    examples: int  # number of predicted examples
+    mistakes: int
     accuracy: float  # 0 to 1
     loss: float
     output: str
-    notes: list[str]  # what to know; a sentence each
+    notes: list[str]  # a sentence each
     scores: list[ClassScore]  # of each class
-    # Rows of a confusion matrix: `name` and `cells` of (count, share for its colour, is it right).
+    # Rows of a confusion matrix: `name` and `cells` of (count, share for its colour, whether correct).
     matrix: list[dict[str, Any]]
-    drawing: str  # the matrix drawn, where it has no rows
+    drawing: str  # the matrix as an SVG, if it has no rows
     pairs: list[tuple[str, str, int, float]]  # (true class, predicted class, count, share of the true class)
     calibration: Calibration
     reliability: str
@@ -165,16 +161,16 @@ def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
 
 @dataclass(frozen=True)
 class DataPart:
-    """What a run's data are like."""
+    """Description of a run's data."""
 
     splits: dict[str, Statistics]
     classes: list[dict[str, Any]]  # `name`, `counts` by split, `shares` of the largest class by split, `images`
     pixels: str
-    pictured: int  # how many classes have pictures
+    pictured: int  # number of classes with pictures
 
 
 def describe(data: DataSet, statistics: dict[str, Statistics]) -> DataPart:
-    """Describes the data by the statistics of each split; pictures are of the first."""
+    """Describes the data by the statistics of each split, with pictures of the first."""
     from tfx_estimator.pipeline.report.examples import PICTURED_CLASSES, to_data_uri
 
     pictures = next(iter(statistics.values())).pictures
@@ -193,7 +189,7 @@ def describe(data: DataSet, statistics: dict[str, Statistics]) -> DataPart:
 
 
 def _rows(names: list[str], matrix: np.ndarray) -> list[dict[str, Any]]:
-    """Colours what is right by its share, and mistakes by their share of the most frequent one."""
+    """Returns the matrix's rows: correct cells coloured by their share, mistakes relative to the most frequent one."""
     most = max((matrix - np.diag(np.diag(matrix))).max(), 1)
     rows = []
     for label, counts in enumerate(matrix):

@@ -1,4 +1,4 @@
-"""Reads the examples of a run: how many of each class, what their pixels are like, and some of them as pictures."""
+"""Reads the examples of a run: class counts, pixel statistics and sample pictures."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError
 
-# Limits for each split: labels are counted in so many examples, pixels in so many of those, evenly spread.
+# Limits for each split: examples whose labels are counted, and evenly spread ones of these whose pixels are.
 MOST_LABELS = 200_000
 MOST_IMAGES = 10_000
-# Pictures of each class, and how many classes have some.
+# Pictures of each class, and the number of classes with pictures.
 PICTURES, PICTURED_CLASSES = 8, 20
 _BATCH = 500
-# Longest side of a picture in pixels, and from which on it is no longer shown pixel by pixel.
+# Longest side of a picture, and up to which one it is shown pixel by pixel, in pixels.
 _LONGEST, _SMALL = 128, 64
 
 
@@ -38,7 +38,7 @@ class DataSet:
 
 @dataclass
 class Pixels:
-    """Pixel values, 0 to 255, of the images that were looked at."""
+    """Statistics of pixel values, 0 to 255."""
 
     images: int
     histogram: np.ndarray  # number of values in each of 32 equal bins
@@ -65,20 +65,20 @@ class Pixels:
 
 @dataclass
 class Statistics:
-    """What one split holds."""
+    """Statistics of one split."""
 
-    examples: int  # how many its labels were counted in
+    examples: int  # number of examples whose labels were counted
     classes: np.ndarray  # number of examples by class; int64 [classes]
-    pixels: Pixels  # of a part of its images
+    pixels: Pixels  # of a sample of its images
     pictures: dict[int, list[np.ndarray]] = field(default_factory=dict)  # by class: uint8 [height, width, channels]
 
 
 def open_data(outputs: Outputs) -> DataSet:
-    """Finds the examples of a run; some may have been deleted, or be no images of one size."""
+    """Finds the examples of a run; raises LeftOutError if some were deleted, or are not images of one size."""
     examples = need(outputs, "TfdsExampleGen", "examples")
     shape, names = examples.read_json("image_shape"), examples.read_json("label_names")
     if not shape or not names:
-        raise LeftOutError("The examples are no images with a class each.")
+        raise LeftOutError("The examples are not images with one class each.")
     splits = examples.read_json("split_names") or []
     files = {split: _files(examples, split) for split in splits}
     counts = {split: int(examples.properties.get(f"num_examples_{split}", 0)) for split in splits}
@@ -89,12 +89,12 @@ def open_data(outputs: Outputs) -> DataSet:
 
 
 def read_statistics(data: DataSet) -> dict[str, Statistics]:
-    """Counts the classes of each split, and looks at a part of its images."""
+    """Counts the classes of each split, and the pixels of a sample of its images."""
     return {split: _read_split(data, split) for split in data.files}
 
 
 def batches(data: DataSet, split: str, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields (serialized examples, raw images, labels) of a split, up to so many; objects, objects, int64 [batch]."""
+    """Yields (serialized examples, raw images, labels) of at most `most` examples; objects, objects, int64 [batch]."""
     spec = {IMAGE: tf.io.FixedLenFeature([], tf.string), LABEL: tf.io.FixedLenFeature([], tf.int64)}
 
     def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -136,9 +136,9 @@ def _read_split(data: DataSet, split: str) -> Statistics:
     found = Statistics(0, np.zeros(len(data.names), np.int64), pixels)
     for _, raw, labels in batches(data, split, MOST_LABELS):
         if labels.min() < 0 or labels.max() >= len(data.names):
-            raise LeftOutError(f"The split {split} holds a label that is no class's.")
+            raise LeftOutError(f"The split {split} holds a label without a class.")
         found.classes += np.bincount(labels, minlength=len(data.names))
-        # Counts over the whole split, so that the choice is even also where examples are sorted by class.
+        # Counts over the whole split, so that the sample is even if examples are sorted by class.
         chosen = range(-found.examples % every, len(labels), every)
         images = np.stack([to_image(data, raw[index]) for index in chosen]) if chosen else None
         found.examples += len(labels)

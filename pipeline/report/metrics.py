@@ -1,7 +1,4 @@
-"""What was measured, as people read it: the Evaluator's metrics, and the trials of a Tuner.
-
-What needs no chart imports no TensorFlow.
-"""
+"""Formats the Evaluator's metrics and a Tuner's trials for display; imports TensorFlow only for charts."""
 
 from __future__ import annotations
 
@@ -30,24 +27,24 @@ _MOST_CHARTS = 9
 
 @dataclass(frozen=True)
 class SliceTable:
-    """The metrics of the slices of one feature, or of several crossed."""
+    """Metrics of the slices of one feature, or of crossed features."""
 
     feature: str
     columns: list[str]
     rows: list[tuple[str, list[str]]]  # value of the feature, and the metrics
-    left_out: tuple[int, int]  # how many further rows and columns there are
+    left_out: tuple[int, int]  # numbers of rows and columns that are not in the table
 
 
 def show_metric(value: Optional[float]) -> str:
-    """Shows a metric: a count as such, all else in four digits after the point."""
+    """Formats a metric: counts as whole numbers, others with four decimals."""
     if value is None:
         return "nan"
     value = float(value)
     return f"{value:,.0f}" if value.is_integer() and abs(value) > 1 else f"{value:.4f}"
 
 
-def entitle(metric: str, label_names: Sequence[str]) -> str:
-    """Names a metric for people: `classId:3/precision` is `precision of three`."""
+def metric_name(metric: str, label_names: Sequence[str]) -> str:
+    """Returns a metric's display name: `precision of three` for `classId:3/precision`."""
     part, _, name = metric.rpartition("/")
     kind, _, number = part.partition(":")
     if not number.isdecimal():
@@ -57,24 +54,24 @@ def entitle(metric: str, label_names: Sequence[str]) -> str:
     return f"{name} {of[kind]}" if kind in of else metric
 
 
-def entitle_slice(feature: str, value: str, label_names: Sequence[str]) -> str:
-    """Names the value of a feature, or of several crossed; a label by its class."""
+def slice_name(feature: str, value: str, label_names: Sequence[str]) -> str:
+    """Returns the display name of a slice's value, also of crossed features; a label is its class."""
     parts = list(zip(feature.split(CROSSED), value.split(CROSSED)))
     if len(parts) != len(value.split(CROSSED)):
         return value
     return CROSSED.join(label_names[int(part)] if name == LABEL and label_names else part for name, part in parts)
 
 
-def place(value: str) -> list[tuple[bool, int, str]]:
-    """Sorts the values of a feature: numbers first, as numbers."""
+def slice_order(value: str) -> list[tuple[bool, int, str]]:
+    """Returns the sort key of a slice's value: numbers first, as numbers."""
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in value.split(CROSSED)]
 
 
-def tell_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Returns what was measured beside the built-in metrics: name, value, and the difference from the baseline."""
+def format_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Returns name, value and difference from the baseline of each metric that is not built in."""
     return [
         (
-            entitle(name, label_names),
+            metric_name(name, label_names),
             show_metric(value),
             show_metric(metrics[f"{name}{DIFF}"]) if f"{name}{DIFF}" in metrics else "",
         )
@@ -83,22 +80,22 @@ def tell_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list
     ]
 
 
-def tell_slices(summary: Mapping[str, Any]) -> list[SliceTable]:
-    """Returns a table for each feature that was sliced by."""
+def slice_tables(summary: Mapping[str, Any]) -> list[SliceTable]:
+    """Returns a table for each feature of the slices."""
     names = summary.get("label_names") or ()
     tables = []
     for feature, slices in (summary.get("slice_metrics") or {}).items():
         found = dict.fromkeys(name for metrics in slices.values() for name in metrics if not _is_diff(name, metrics))
         columns = sorted(found, key=lambda name: (name != COUNT, not name.startswith(PREFIX), "/" in name))
-        order = sorted(slices, key=place)
+        order = sorted(slices, key=slice_order)
         shown = columns[:_MOST_COLUMNS]
         rows = [
-            (entitle_slice(feature, value, names), [show_metric(slices[value].get(name)) for name in shown])
+            (slice_name(feature, value, names), [show_metric(slices[value].get(name)) for name in shown])
             for value in order[:_MOST_ROWS]
         ]
         left_out = (len(order) - len(rows), len(columns) - len(shown))
         tables.append(
-            SliceTable(feature, [entitle(name, names).removeprefix(PREFIX) for name in shown], rows, left_out)
+            SliceTable(feature, [metric_name(name, names).removeprefix(PREFIX) for name in shown], rows, left_out)
         )
     return tables
 
@@ -108,7 +105,7 @@ def _is_diff(name: str, metrics: Mapping[str, Any]) -> bool:
 
 
 def read_tuning(uri: str) -> Optional[dict[str, Any]]:
-    """Reads what `trials.json` holds, of the URI of `tuner_results`; None where it is gone."""
+    """Reads `trials.json` of the artifact `tuner_results`; None if it was deleted."""
     from tfx.dsl.io import fileio
 
     path = os.path.join(uri, TRIALS_FILE)
@@ -118,8 +115,8 @@ def read_tuning(uri: str) -> Optional[dict[str, Any]]:
         return json.loads(file.read())
 
 
-def tell_best(found: Mapping[str, Any]) -> str:
-    """Says in one line which values were used, and why."""
+def format_best_trial(found: Mapping[str, Any]) -> str:
+    """Returns one line with the best trial's values and score."""
     trials = found["trials"]
     best = next(each for each in trials if each["number"] == found["best"])
     failed = sum(each["status"] != _COMPLETED for each in trials)
@@ -130,16 +127,16 @@ def tell_best(found: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The trials as a page shows them."""
+    """Table and charts of the trials."""
 
     metric: str
     columns: list[str]  # names of the values
-    rows: list[tuple[int, bool, list[str], str]]  # number, whether it is the best, cells, and what is to be said of it
-    charts: list[Chart]  # the objective over the trials, and over each value that is a number
+    rows: list[tuple[int, bool, list[str], str]]  # number, whether it is the best, cells, note
+    charts: list[Chart]  # the objective over the trials, and over each numeric value
 
 
 def chart_tuning(found: Mapping[str, Any]) -> Tuning:
-    """Lays out the table, and draws the charts."""
+    """Makes the table and the charts."""
     from tfx_estimator.pipeline.report.page import show_number, show_seconds
     from tfx_estimator.pipeline.report.plots import draw_trials
     from tfx_estimator.pipeline.report.training import Chart
@@ -150,9 +147,9 @@ def chart_tuning(found: Mapping[str, Any]) -> Tuning:
     for each in trials:
         cells = [show_value(each["values"].get(name, "—")) for name in names]
         cells += [show_number(each["score"]), show_number(each["steps"]), show_seconds(each["seconds"])]
-        said = each["reason"].splitlines()[0] if each["reason"] else ""
-        said = said or (f"goes on from trial {each['parent']}" if each["parent"] else "")
-        rows.append((each["number"], each["number"] == found["best"], cells, said))
+        note = each["reason"].splitlines()[0] if each["reason"] else ""
+        note = note or (f"continues trial {each['parent']}" if each["parent"] else "")
+        rows.append((each["number"], each["number"] == found["best"], cells, note))
     scored = [each for each in trials if each["score"] is not None]
     best = next(each for each in trials if each["number"] == found["best"])
     scores = [each["score"] for each in scored]

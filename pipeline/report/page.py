@@ -1,4 +1,4 @@
-"""Fills a page with what can be made, and says of the rest why not."""
+"""Renders pages; a part that cannot be made is replaced by the reason."""
 
 from __future__ import annotations
 
@@ -19,24 +19,21 @@ _LONGEST = 300
 
 
 class LeftOutError(Exception):
-    """A part of a report cannot be made of this run; the text is the one sentence that says why."""
+    """A part of a report cannot be made of this run; the text is one sentence with the reason."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Stands in for a part that was left out."""
+    """Placeholder for a part that was left out."""
 
     why: str
 
 
 def attempt(make: Callable[..., Any], *args: Any) -> Any:
-    """Makes a part of a page, or says why not: whatever a user's model or data may be, the rest is made.
-
-    An argument that is missing itself makes the part missing too.
-    """
-    gone = next((each for each in args if isinstance(each, Missing)), None)
-    if gone is not None:
-        return gone
+    """Makes a part of a page; returns Missing if an argument is Missing, or for any error, so that the rest is made."""
+    missing = next((each for each in args if isinstance(each, Missing)), None)
+    if missing is not None:
+        return missing
     try:
         return make(*args)
     except LeftOutError as reason:
@@ -49,7 +46,7 @@ def attempt(make: Callable[..., Any], *args: Any) -> Any:
 
 
 def render(template: str, **values: Any) -> str:
-    """Fills a template, escaped; the page refers to nothing outside of it."""
+    """Renders a template, with HTML escaped."""
     loader = PackageLoader("tfx_estimator.pipeline.report", ".")
     environment = Environment(loader=loader, autoescape=True, finalize=_finalize, trim_blocks=True, lstrip_blocks=True)
     environment.tests["missing"] = lambda value: isinstance(value, Missing)
@@ -58,17 +55,17 @@ def render(template: str, **values: Any) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """Returns a time as a person says it, a short one to a tenth of a second."""
+    """Formats a duration, to a tenth of a second if it is short."""
     return f"{seconds:.1f} s" if seconds < _A_MINUTE else duration(seconds)
 
 
 def show_percent(share: float | None, digits: int = 1) -> str:
-    """Returns a share of 1 in percent; a dash where there is none."""
+    """Formats a share of 1 in percent; a dash for None."""
     return "—" if share is None else f"{100 * share:.{digits}f} %"
 
 
 def show_number(value: float | None) -> str:
-    """Returns a number with four significant digits, and its thousands apart."""
+    """Formats a number with four significant digits and thousands separators; a dash for None."""
     if value is None:
         return "—"
     if not math.isfinite(value) or value == 0:

@@ -1,4 +1,4 @@
-"""Draws the charts of a report as SVG that takes its colours and its font from the page, light or dark."""
+"""Draws a report's charts as SVG with the colours and font of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-if TYPE_CHECKING:  # a chart needs no TensorFlow
+if TYPE_CHECKING:  # these import TensorFlow
     from tfx_estimator.pipeline.report.evaluation import Calibration
     from tfx_estimator.pipeline.report.examples import Pixels
     from tfx_estimator.pipeline.report.training import Series
 
 COLOURS = 8
-# Numbers on an axis, and a legend above it.
+# Number formats of an axis, and a legend above it.
 _COUNTS, _SHORT = "{x:,.0f}", "{x:g}"
 _LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
-# Drawn in these colours, which stand for the page's own: see `_themed`.
+# Placeholders that `_themed` replaces by the page's colours.
 _INK, _FAINT = "#010101", "#020202"
 _SERIES = [f"#0303{number:02x}" for number in range(1, COLOURS + 1)]
-# Inches at 72 units each: 400 units wide, so that text of 11 can still be read on a phone.
+# Inches of 72 units: 400 units wide, so that text of size 11 is readable on a phone.
 _WIDTH, _HEIGHT = 5.5, 3.1
-# So few examples say little of how often the model is right.
+# A bin with fewer examples has an unreliable accuracy.
 _FEW = 20
 _STYLE = {
     "svg.fonttype": "none",
@@ -56,9 +56,9 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
     """Draws the curves of one metric over the global step.
 
     Args:
-        curves: By who measured them; of several runs, by `run: who`.
-        runs: The runs, if there are several: a colour each, evaluations dashed, and no legend, which the page has once;
-            else a colour for each curve.
+        curves: By the task or evaluation that measured them; those of several runs by `run: name`.
+        runs: The runs if there are several: one colour each, evaluations dashed, and the legend only in the page;
+            otherwise each curve has its colour.
     """
 
     def draw(axes: Axes) -> None:
@@ -70,7 +70,7 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
             run, _, who = name.rpartition(": ")
             colour = _SERIES[(runs.index(run) if runs else number) % COLOURS]
             line = "-" if not runs or who == "train" else "--"
-            # A curve of few points is shown with them.
+            # A curve of few points has markers.
             mark = "o" if len(series.steps) <= 30 else ""
             axes.plot(series.steps, series.values, line, marker=mark, markersize=3.5, color=colour, label=name)
         if log:
@@ -85,11 +85,11 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
 
 
 def draw_trials(values: Sequence[float], scores: Sequence[float], label: str, log: bool = False, best: str = "") -> str:
-    """Draws what trials came to.
+    """Draws the scores of trials.
 
     Args:
-        values: Of each trial its number, or a value that it was trained with.
-        best: `max` or `min` draws the best so far as a line; the values are in order then.
+        values: The number of each trial, or a value that it was trained with.
+        best: `max` or `min` also draws the best score so far; the values must be in order.
     """
 
     def draw(axes: Axes) -> None:
@@ -110,11 +110,11 @@ def draw_trials(values: Sequence[float], scores: Sequence[float], label: str, lo
 def draw_progress(
     progress: Sequence[tuple[float, int]], starts: Sequence[tuple[float, int]], lost: Sequence[tuple[float, float]]
 ) -> str:
-    """Draws the global step over time, each start of the training, and what a restart took.
+    """Draws the global step over time, with the training's starts and the time that restarts took.
 
     Args:
         progress: (seconds, step); likewise the starts.
-        lost: From when until when nothing was learned, in seconds.
+        lost: (begin, end) of each period without training, in seconds.
     """
     unit, seconds = ("minutes", 60) if progress[-1][0] > 300 else ("seconds", 1)
 
@@ -123,7 +123,7 @@ def draw_progress(
             axes.axvspan(begin / seconds, end / seconds, color=_SERIES[1], alpha=0.25, linewidth=0)
         for time, _ in starts[1:]:
             axes.axvline(time / seconds, color=_SERIES[1], linestyle="--", linewidth=1.2)
-        # The first event of a restart, for its checkpoint, comes a little before the event that it has started.
+        # A restart's first event, for its checkpoint, comes shortly before its START event.
         cuts = [-np.inf, *(begin for begin, _ in lost or [(time, 0) for time, _ in starts[1:]]), np.inf]
         for begin, end in itertools.pairwise(cuts):
             part = [(time / seconds, step) for time, step in progress if begin <= time < end]
@@ -137,7 +137,7 @@ def draw_progress(
 
 
 def draw_reliability(calibration: Calibration) -> str:
-    """Draws how often the model is right over how sure it is, and how many examples each bin has."""
+    """Draws accuracy over confidence, and the number of examples in each bin."""
 
     def draw(figure: Figure) -> None:
         reliability, amounts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -166,7 +166,7 @@ def draw_reliability(calibration: Calibration) -> str:
 
 
 def draw_pixels(pixels: Mapping[str, Pixels]) -> str:
-    """Draws how often each pixel value is, by split."""
+    """Draws the histogram of pixel values, by split."""
 
     def draw(axes: Axes) -> None:
         for number, (split, found) in enumerate(pixels.items()):
@@ -182,13 +182,13 @@ def draw_pixels(pixels: Mapping[str, Pixels]) -> str:
 
 
 def draw_matrix(matrix: np.ndarray) -> str:
-    """Draws a confusion matrix of many classes, each row as shares of its true class."""
+    """Draws a confusion matrix of many classes, as shares of each true class."""
 
     def draw(axes: Axes) -> None:
         shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
         colours = np.zeros((*shares.shape, 4), np.float32)
         colours[..., :3] = (0.2, 0.5, 0.9)
-        colours[..., 3] = shares**0.5  # so that a few mistakes are seen beside many hits
+        colours[..., 3] = shares**0.5  # makes a few mistakes visible next to many hits
         axes.imshow(colours, interpolation="none")
         axes.grid(False)
         axes.set(xlabel="predicted class", ylabel="true class")
@@ -197,7 +197,7 @@ def draw_matrix(matrix: np.ndarray) -> str:
 
 
 def _label(axis: Axis) -> None:
-    """Labels a logarithmic axis: 1, 10, 100; of few decades 2 and 5 in between as well."""
+    """Labels a logarithmic axis: 1, 10, 100; over few decades also 2 and 5."""
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
     axis.set_minor_locator(NullLocator())
@@ -219,7 +219,7 @@ def _draw(draw: Callable[[Figure], None], height: float) -> str:
 
 
 def _themed(svg: str) -> str:
-    """Makes an SVG file a part of the page: no prolog, no size, no ids that others have too, the page's colours."""
+    """Adapts an SVG file to the page: removes prolog, size and ids (not unique), and uses the page's colours."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)

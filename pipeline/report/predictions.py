@@ -1,4 +1,4 @@
-"""Asks the exported model for the class of each evaluation example, as the Evaluator does."""
+"""Predicts the class of each evaluation example with the exported model, as the Evaluator does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.report.evaluation import losses
 from tfx_estimator.pipeline.report.examples import DataSet, batches, to_image
 from tfx_estimator.pipeline.report.page import LeftOutError
 
-# No more examples than these are predicted, and none after so many seconds.
+# Limits of the predictions.
 MOST_EXAMPLES = 20_000
 MOST_SECONDS = 30.0
 WORST = 20
@@ -28,27 +28,27 @@ _CLOSE = 1e-3
 
 @dataclass(frozen=True)
 class Mistake:
-    """An example whose class the model got wrong."""
+    """An example whose class was predicted wrong."""
 
     position: int  # in the split, in the order of its files
     label: int
     predicted: int
-    probability: float  # that the model gave the predicted class
-    of_label: float  # that it gave the true class
+    probability: float  # of the predicted class
+    of_label: float  # probability of the true class
     loss: float
     image: np.ndarray  # uint8 [height, width, channels]
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the model says of the evaluation examples."""
+    """The model's predictions of the evaluation examples."""
 
     labels: np.ndarray  # the true classes; int64 [examples]
     probabilities: np.ndarray  # float32 [examples, classes]
-    worst: list[Mistake]  # those with the highest loss, the worst first
+    worst: list[Mistake]  # with the highest losses, in descending order
     output: str  # name of the served output
-    notes: list[str] = field(default_factory=list)  # what to know of them; a sentence each
-    of_two: bool = False  # does the model serve one score, that of the second of two classes
+    notes: list[str] = field(default_factory=list)  # a sentence each
+    of_two: bool = False  # whether the model serves one score, of the second of two classes
 
 
 def predict(
@@ -62,15 +62,15 @@ def predict(
     """Predicts the evaluation examples.
 
     Args:
-        outputs: Of the run: the evaluation says which signature and output of the model was evaluated.
-        declared: The output that was declared, where there was no evaluation; None leaves it to what fits.
-        most: Examples to predict; -1 is all.
-        seconds: After which no more are predicted.
+        outputs: The run's; the evaluation names the model's signature and output.
+        declared: The declared output, for a run without evaluation; None selects one that fits.
+        most: Maximum number of examples; -1 is all.
+        seconds: Time limit.
     """
     model_uri = need(outputs, "Trainer", "model").uri
     folder = path_utils.serving_model_path(model_uri)
     name, key = _evaluated(outputs)
-    # Chooses the output like the Evaluator, if that has not noted which one it took.
+    # Chooses the output like the Evaluator, if the evaluation does not name it.
     scores_are = choose_scores(read_outputs(folder, name), key or declared, len(data.names))
     signature = tf.saved_model.load(folder).signatures[name]
     argument = _argument(signature)
@@ -92,12 +92,12 @@ def predict(
     if not seen:
         raise LeftOutError("There are no evaluation examples.")
     if seen < (count := data.counts.get(split, seen)):
-        notes.append(f"Predicted are the first {seen:,} of the {count:,} evaluation examples.")
+        notes.append(f"Only the first {seen:,} of the {count:,} evaluation examples were predicted.")
     return Predictions(np.concatenate(labels), np.concatenate(scores), worst, scores_are.key, notes, scores_are.of_two)
 
 
 def _evaluated(outputs: Outputs) -> tuple[str, str | None]:
-    """The signature that was evaluated, and its output; None where there was no evaluation."""
+    """Returns the evaluated signature and its output; the output is None without an evaluation."""
     name, key = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY, None
     if evaluation := outputs.get(("Evaluator", "evaluation")):
         path = os.path.join(evaluation.uri, "eval_config.json")
@@ -105,7 +105,7 @@ def _evaluated(outputs: Outputs) -> tuple[str, str | None]:
             with tf.io.gfile.GFile(path) as file:
                 specs = json.load(file)["evalConfig"]["modelSpecs"]
         except (OSError, ValueError, LookupError, tf.errors.OpError) as error:
-            raise LeftOutError(f"{path} does not say which output of the model was evaluated.") from error
+            raise LeftOutError(f"{path} does not name the evaluated output of the model.") from error
         spec = next(each for each in specs if not each.get("isBaseline"))
         name, key = spec.get("signatureName") or name, spec.get("predictionKey") or None
     return name, key
@@ -121,13 +121,13 @@ def _argument(signature: Any) -> str:
 def to_probabilities(
     got: np.ndarray, classes: int, scores: Scores, are_served: bool | None = None
 ) -> tuple[np.ndarray, str]:
-    """Returns what the model serves as probabilities, and what was done to it.
+    """Returns the served scores as probabilities, and a note about their conversion.
 
     Args:
-        are_served: Are they probabilities, as it was told of the first batch; None tells it by the values.
+        are_served: Whether the scores are probabilities, as found for the first batch; None decides by the values.
     """
     if not np.isfinite(got).all():
-        raise LeftOutError(f"The served output {scores.key} holds values that are no numbers (NaN or infinite).")
+        raise LeftOutError(f"The served output {scores.key} holds NaN or infinite values.")
     if scores.of_two:
         second = got.reshape(-1, 1)
         if scores.from_logits:
@@ -143,14 +143,14 @@ def to_probabilities(
     if are_served:
         return got, ""
     powers = np.exp(got - got.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True), f"A softmax has made probabilities of the served {scores.key}."
+    return powers / powers.sum(axis=1, keepdims=True), f"The probabilities are a softmax of the served {scores.key}."
 
 
 def _mistakes(
     data: DataSet, first: int, raw: np.ndarray, labels: np.ndarray, probabilities: np.ndarray
 ) -> list[Mistake]:
-    """The worst mistakes of a batch."""
-    predicted, lost = probabilities.argmax(axis=1), losses(labels, probabilities)
+    """Returns the worst mistakes of a batch."""
+    predicted, entropies = probabilities.argmax(axis=1), losses(labels, probabilities)
     wrong = np.flatnonzero(predicted != labels)
     return [
         Mistake(
@@ -159,8 +159,8 @@ def _mistakes(
             int(predicted[index]),
             float(probabilities[index, predicted[index]]),
             float(probabilities[index, labels[index]]),
-            float(lost[index]),
+            float(entropies[index]),
             to_image(data, raw[index]),
         )
-        for index in wrong[np.argsort(-lost[wrong], kind="stable")][:WORST]
+        for index in wrong[np.argsort(-entropies[wrong], kind="stable")][:WORST]
     ]

@@ -1,4 +1,4 @@
-"""Makes the report of a run."""
+"""Writes the report of a run."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
-from tfx_estimator.pipeline.report.metrics import chart_tuning, tell_metrics, tell_slices
+from tfx_estimator.pipeline.report.metrics import chart_tuning, format_metrics, slice_tables
 from tfx_estimator.pipeline.report.page import LeftOutError, attempt, render
 from tfx_estimator.pipeline.report.source import Run, read_versions
 from tfx_estimator.pipeline.report.training import (
     chart_training,
+    conversion_rows,
     find_training,
+    make_timeline,
     read_training,
-    tell_conversion,
-    tell_time,
 )
 
 # Lengths in pixels of the page. The style sheet contains the height of a row as well.
 _ROW = 44
 _WIDEST, _NARROWEST, _STEP = 64, 20, 7
 _RADIUS = 7
-# A line of the resolved declaration, and where its value came from.
+# A line of the resolved declaration, and its value's origin.
 _LINE = re.compile(r"(.*?)(  +# .*)?$")
 
 
 def write_report(run: Run, path: str) -> None:
-    """Writes the report of a run: with what there is, and one sentence in place of what there is not."""
+    """Writes the report of a run, with a sentence in place of each missing part."""
     outputs = attempt(read_run_outputs, run)
     folder = attempt(find_training, run, outputs)
     training = attempt(read_training, folder)
@@ -42,11 +42,11 @@ def write_report(run: Run, path: str) -> None:
         "graph": lay_out(run.summary.get("components", ())),
         "tuning": attempt(chart_tuning, run.summary["tuning"]) if run.summary.get("tuning") else None,
         "charts": attempt(chart_training, training),
-        "converted": attempt(tell_conversion, folder),
-        "timeline": attempt(lambda found: tell_time(found, training), outputs),
+        "converted": attempt(conversion_rows, folder),
+        "timeline": attempt(lambda found: make_timeline(found, training), outputs),
         "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),
-        "measured": tell_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),
-        "sliced": tell_slices(run.summary),
+        "measured": format_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),
+        "sliced": slice_tables(run.summary),
         "data": data,
         "described": attempt(_describe, data),
         "declared": _declared(run.text),
@@ -57,15 +57,15 @@ def write_report(run: Run, path: str) -> None:
 
 
 def read_run_outputs(run: Run) -> Outputs:
-    """Reads what the components of a run made."""
+    """Reads the outputs of a run's components."""
     if not run.summary:
-        raise LeftOutError("This run has left no summary.json: it was killed, or still goes on.")
+        raise LeftOutError("This run has no summary.json: it was killed, or is still running.")
     components = run.summary.get("components", ())
     nodes = {each["execution_id"]: each["node"] for each in components if each.get("execution_id")}
     return read_outputs(os.path.join(run.home, METADATA), nodes)
 
 
-# TensorFlow is imported by these alone: a run that ended before it made any examples needs none for its report.
+# Only these import TensorFlow: the report of a run without examples does not need it.
 
 
 def _open_data(outputs: Outputs) -> Any:
@@ -89,7 +89,7 @@ def _describe(data: Any) -> Any:
 
 
 def _declared(text: str) -> Sequence[dict[str, Any]]:
-    """The lines of the declaration: `text`, `path` of the value, its `origin`, and whether somebody has `chosen` it."""
+    """Returns the declaration's lines: `text`, `path` of the value, its `origin`, and `chosen` if it is no default."""
     lines: list[dict[str, Any]] = []
     path: list[str] = []
     for line in text.splitlines():
@@ -98,8 +98,8 @@ def _declared(text: str) -> Sequence[dict[str, Any]]:
         key, _, value = code.strip().partition(":")
         path = [*path[: (len(code) - len(code.lstrip())) // 2], key]
         chosen = bool(origin) and not origin.startswith("default")
-        told = f"{'.'.join(path)}: {value.strip()}"
-        lines.append({"text": code, "path": told, "origin": origin, "chosen": chosen})
+        shown = f"{'.'.join(path)}: {value.strip()}"
+        lines.append({"text": code, "path": shown, "origin": origin, "chosen": chosen})
     return lines
 
 
@@ -108,7 +108,7 @@ class Node:
     """One component."""
 
     name: str
-    state: str  # as of the run's summary
+    state: str  # as in the run's summary
     seconds: float
     reason: str  # why it ran
     share: float  # of the longest component's time, 0 to 1
@@ -118,17 +118,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A pipeline, laid out."""
+    """Layout of a pipeline's graph."""
 
     nodes: list[Node]
-    arcs: list[str]  # paths of an SVG
+    arcs: list[str]  # SVG paths
     x: int
     width: int
     height: int
 
 
 def lay_out(components: Sequence[Mapping[str, Any]]) -> Graph:
-    """Lays out the components of a run's summary: `node`, `state`, `seconds` and, of the newer ones, `upstream`."""
+    """Lays out the components of a run's summary: `node`, `state`, `seconds` and, in newer ones, `upstream`."""
     names = [each["node"] for each in components]
     longest = max((each["seconds"] for each in components), default=0) or 1
     nodes = [
@@ -156,6 +156,6 @@ def lay_out(components: Sequence[Mapping[str, Any]]) -> Graph:
 def _arc(x: int, top: int, bottom: int, span: int) -> str:
     if span == 1:
         return f"M{x} {top + _RADIUS}V{bottom - _RADIUS}"
-    # The curve comes three quarters of the way to its handles.
+    # The curve reaches three quarters of the way to its handles.
     left = max(x - (_RADIUS + _STEP * span) * 4 / 3, 4 - x / 3)
     return f"M{x - _RADIUS} {top}C{left:.0f} {top} {left:.0f} {bottom} {x - _RADIUS - 1} {bottom}"

@@ -1,4 +1,4 @@
-"""Finds a run, and reads what it left in its log folder; and the versions that its results may depend on."""
+"""Finds runs, and reads their log folders; reads the versions of the packages in use."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.yaml_text import leaves
 from tfx_estimator.pipeline.folders import former_home, rebased
 
-DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
-# Entries that hold a place in the pipeline's folder; by the first it is known where that was then.
+DECLARATION, SUMMARY, REPORT = "declaration.yaml", "summary.json", "report.html"
+# Entries with a path in the pipeline's folder; the first tells where that folder was during the run.
 _PLACES = ("model_run", "model", "pushed")
 _MODEL_RUN = "artifacts/Trainer/model_run/[0-9]+"
 _PACKAGES = (
@@ -44,12 +44,11 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Run:
-    """One run, as its log folder tells of it."""
+    """One run, as read from its log folder."""
 
     logs: str
-    text: str  # the resolved declaration, with where each value came from
-    # What summary.json says; empty where the run was killed before it could write one.
-    summary: dict[str, Any] = field(default_factory=dict)
+    text: str  # the resolved declaration, with each value's origin
+    summary: dict[str, Any] = field(default_factory=dict)  # empty if the run was killed before it wrote summary.json
     values: dict[str, Any] = field(default_factory=dict)  # the declaration's, by dotted path
 
     @property
@@ -64,12 +63,12 @@ class Run:
 
     @property
     def time(self) -> str:
-        """When it started, as the name of the log folder says it."""
+        """Time of its start, which is the log folder's name."""
         return os.path.basename(self.logs)
 
 
 def find_runs(named: Sequence[str]) -> list[Run]:
-    """Finds runs, each by its log folder, or by a pipeline's folder, which means its latest; refuses what is none."""
+    """Reads runs, each named by its log folder, or by a pipeline's folder for its latest run."""
     runs, wrong = [], []
     for name in named:
         try:
@@ -87,29 +86,29 @@ def find_runs(named: Sequence[str]) -> list[Run]:
 
 
 def log_folders(logs: str) -> list[str]:
-    """Finds the log folders of a pipeline, the latest run's last.
+    """Returns the log folders of a pipeline, the latest run's last.
 
-    Their names tell the local time, which goes back at the end of summer, and is another in a container.
+    Their names do not decide: they are local times, which repeat when summer time ends, and differ in a container.
     """
     found = [os.path.join(logs, name) for name in (os.listdir(logs) if os.path.isdir(logs) else ())]
-    return sorted((each for each in found if os.path.exists(os.path.join(each, DECLARATION))), key=_place_in_time)
+    return sorted((each for each in found if os.path.exists(os.path.join(each, DECLARATION))), key=_start_order)
 
 
 def read_versions() -> dict[str, str]:
-    """Returns the stack, the versions of Python and of the packages, and what machine this is."""
+    """Returns the stack, the versions of Python and packages, and a description of the machine."""
     found = {"stack": stacks.current().words, "Python": platform.python_version()}
     for name in _PACKAGES:
         if version := version_of(name):
             found[name] = version
-    there, available = os.cpu_count() or 1, available_cpus()
-    used = f", {available} of which may be used" if available < there else ""
-    found["machine"] = f"{platform.platform(aliased=True)}, {there} CPUs{used}"
+    total, available = os.cpu_count() or 1, available_cpus()
+    used = f", {available} of which may be used" if available < total else ""
+    found["machine"] = f"{platform.platform(aliased=True)}, {total} CPUs{used}"
     return found
 
 
-def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
-    """When a run started: the second that its summary says, or else in which its declaration was written."""
-    # Runs that start in one second are named -2, -3 and so on, and -10 comes after -9.
+def _start_order(logs: str) -> tuple[int, list[tuple[int, str]]]:
+    """Returns a sort key: the start time in the summary, or else the declaration's modification time."""
+    # Runs that start in the same second are named -2, -3 and so on; -10 comes after -9.
     name = [(int(digits or 0), text) for digits, text in re.findall(r"([0-9]+)|([^0-9]+)", os.path.basename(logs))]
     try:
         with open(os.path.join(logs, SUMMARY), encoding="utf-8") as file:
@@ -119,7 +118,7 @@ def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
 
 
 def read_run(logs: str) -> Run:
-    """Reads what a run left; raises OSError if there is no declaration, ValueError if something is damaged."""
+    """Reads a run; raises OSError without a declaration, ValueError for a damaged file."""
     with open(path := os.path.join(logs, DECLARATION), encoding="utf-8") as file, _damaged(path):
         declared = yaml.safe_load(text := file.read())
     summary = {}
@@ -132,8 +131,8 @@ def read_run(logs: str) -> Run:
 
 
 def _places_here(summary: dict[str, Any], home: str) -> dict[str, str]:
-    """Where in a moved folder that lies which its runs have named: a page must not send its reader to another one."""
-    # A log folder may have been copied alone.
+    """Returns the summary's paths of a moved pipeline folder at their present place."""
+    # The log folder may have been copied without the artifacts.
     if not os.path.isdir(os.path.join(home, "artifacts")):
         return {}
     places = {name: path for name in _PLACES if isinstance(path := summary.get(name), str) and not is_address(path)}
@@ -143,7 +142,7 @@ def _places_here(summary: dict[str, Any], home: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _damaged(path: str) -> Iterator[None]:
-    """Names the file in what is wrong with it."""
+    """Adds the file's name to parse errors."""
     try:
         yield
     except (ValueError, yaml.YAMLError) as error:
@@ -152,10 +151,10 @@ def _damaged(path: str) -> Iterator[None]:
 
 def _find(name: str) -> str:
     if is_address(name):
-        raise ValueError("this is an address, and runs are read from the file systems of this machine")
+        raise ValueError("this is an address, but runs are read from this machine's file systems")
     path = os.path.abspath(os.path.expanduser(name))
     if not os.path.isdir(path):
-        raise ValueError("this is no folder" if os.path.exists(path) else "there is no such folder")
+        raise ValueError("this is not a folder" if os.path.exists(path) else "there is no such folder")
     if os.path.exists(os.path.join(path, DECLARATION)):
         return path
     runs = log_folders(os.path.join(path, "logs"))

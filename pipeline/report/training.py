@@ -1,4 +1,4 @@
-"""The training's part of a report, from its TensorBoard event files: its curves, and its restarts on a time line."""
+"""A report's training part, from TensorBoard event files: the curves, and a timeline of restarts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _TITLES = {"global_step/sec": "steps per second", "learning_rate": "learning rat
 
 @dataclass
 class Series:
-    """One curve: steps, and a value for each, and when it was measured."""
+    """One curve: the value and time of each step."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list, compare=False)  # seconds since 1970
 
     def add(self, step: int, value: float, time: float) -> None:
-        """Adds a point; training that went back to a checkpoint takes back what followed it."""
+        """Adds a point; removes later steps, which training lost when it resumed from a checkpoint."""
         while self.steps and self.steps[-1] >= step:
             for points in (self.steps, self.values, self.times):
                 points.pop()
@@ -43,16 +43,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Training:
-    """What the event files tell of a training; points are (seconds since the first event, global step)."""
+    """The content of a training's event files; points are (seconds since the first event, global step)."""
 
-    curves: Mapping[str, Mapping[str, Series]]  # by metric, then by who measured it: `train`, or an evaluation's folder
-    progress: list[tuple[float, int]]  # every event of the training that has a step
-    # Every start of a session; the first is the training's own, each other a restart's or a resume's.
+    curves: Mapping[str, Mapping[str, Series]]  # by metric, then by source: `train`, or an evaluation's folder
+    progress: list[tuple[float, int]]  # all events of the training that have a step
+    # The starts of sessions: the training's own, then those of restarts and resumed runs.
     starts: list[tuple[float, int]]
 
 
 def read_training(model_run: str) -> Training:
-    """Reads a model run's event files; one that ends in the middle of an event tells what it has."""
+    """Reads a model run's event files, truncated ones up to the last whole event."""
     curves: dict[str, dict[str, Series]] = {}
     progress: list[tuple[float, int]] = []
     starts: list[tuple[float, int]] = []
@@ -81,7 +81,7 @@ def read_training(model_run: str) -> Training:
 
 
 def _files(model_run: str) -> dict[str, list[str]]:
-    """Event files by the folder that they are in, relative to the model run."""
+    """Returns the event files by folder, relative to the model run."""
     found: dict[str, list[str]] = {}
     for path in _find(model_run):
         found.setdefault(os.path.relpath(os.path.dirname(path), model_run), []).append(path)
@@ -100,7 +100,7 @@ def _find(model_run: str) -> list[str]:
 def _events(path: str) -> Iterator[Any]:
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
-    # The loader stops at a record that is not whole, such as the last one of a killed process.
+    # The loader stops at a truncated record, such as the last one of a killed process.
     return LegacyEventFileLoader(path).Load()
 
 
@@ -116,7 +116,7 @@ def _number(value: Any) -> float | None:
 
 
 def _gather(tags: Mapping[str, Mapping[str, Series]]) -> dict[str, dict[str, Series]]:
-    """Puts the curves of one metric together, whatever tag each was written under."""
+    """Groups the curves by metric, which paths of training write under different tags."""
     metrics: dict[str, dict[str, Series]] = {}
     for tag, curves in tags.items():
         for where, series in curves.items():
@@ -132,26 +132,26 @@ def _gather(tags: Mapping[str, Mapping[str, Series]]) -> dict[str, dict[str, Ser
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing with what it says."""
+    """A drawing with its caption."""
 
     title: str
     svg: str
-    text: str  # what can be read from it
+    text: str
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """How a training went on over time."""
+    """A training over time."""
 
-    svg: str | Missing  # the drawing, where there is enough of it
+    svg: str | Missing  # Missing with too few events
     restarts: list[dict[str, Any]]  # `cause`, `what`, `step`, `lost` and `seconds` of each
-    facts: Mapping[str, float]  # of the model run, by name
-    # Where training ended early, which checkpoint is the model, and why; what was skipped in float16.
+    facts: Mapping[str, float]  # numeric properties of the model run
+    # Sentences on early stopping, the exported checkpoint and steps skipped in float16.
     decided: list[str]
 
 
 def find_training(run: Run, outputs: Outputs | Missing) -> str:
-    """Finds the training of a run: the published one, or what one that failed has left."""
+    """Finds the training folder of a run: the published one, or that of a failed training."""
     states = {each["node"]: each["state"] for each in run.summary.get("components", ())}
     if states.get("Trainer") in ("failed", "interrupted") and (left := _left_by(run)):
         return left
@@ -161,20 +161,20 @@ def find_training(run: Run, outputs: Outputs | Missing) -> str:
 
 
 def _left_by(run: Run) -> str | None:
-    """The training folder of a run that did not publish it; None if it came to none."""
+    """Returns the training folder of a run that did not publish it; None without one."""
     trainings = os.path.join(run.home, "artifacts", "Trainer", "training")
     noted = run.summary.get("training_folder")
     if not noted or is_address(noted):
         return noted
-    # The folder of runs may have been moved since.
+    # The work folder may have been moved since.
     folder = os.path.join(trainings, os.path.basename(noted))
     if not os.path.isdir(folder):
-        raise LeftOutError("A later run has gone on with this training, or it has been deleted.")
+        raise LeftOutError("A later run has resumed this training, or it has been deleted.")
     return folder
 
 
-def tell_conversion(folder: str) -> list[tuple[str, list[str]]] | None:
-    """Returns what `tfx-estimator convert` measured of the Estimator that a training began with: a table's rows."""
+def conversion_rows(folder: str) -> list[tuple[str, list[str]]] | None:
+    """Returns table rows with `tfx-estimator convert`'s comparison, for a training of a converted Estimator."""
     path = os.path.join(folder, PROOF)
     if not is_address(path) and not os.path.isfile(path):
         return None
@@ -182,22 +182,22 @@ def tell_conversion(folder: str) -> list[tuple[str, list[str]]] | None:
 
     if (proof := read_json(path)) is None:
         return None
-    # Older ones tell neither what was compared nor what draws by chance.
+    # Files of older releases name neither the compared output nor the random layers.
     compared, chance = proof.get("compared", "logits"), ", ".join(proof.get("chance", ()))
     rows = [(f"{compared}, {name}", [show_number(value)]) for name, value in proof["logits"].items()]
     rows += [(f"{name} after the next step", [show_number(value)]) for name, value in proof["next_step"].items()]
     if chance:
-        rows.append(("next step", [f"not compared: {chance} draw by chance"]))
+        rows.append(("next step", [f"not compared: {chance} draw random numbers"]))
     return [*rows, ("examples with another class", [f"{proof['classes']:,} of {proof['examples']:,}"])]
 
 
 def chart_training(training: Training) -> list[Chart]:
     """Draws the curves, loss and accuracy first."""
-    return [chart_metric(name, _ordered(training.curves[name])) for name in in_order(training.curves)]
+    return [chart_metric(name, _ordered(training.curves[name])) for name in drawn_metrics(training.curves)]
 
 
-def in_order(metrics: Iterable[str]) -> list[str]:
-    """Returns the metrics that are drawn: loss and accuracy first, what is not learned last."""
+def drawn_metrics(metrics: Iterable[str]) -> list[str]:
+    """Returns the metrics to draw: loss and accuracy first, learning rate and speed last."""
     return sorted(metrics, key=lambda name: (_rank(name), name))[:_MOST_CURVES]
 
 
@@ -207,8 +207,8 @@ def chart_metric(name: str, curves: Mapping[str, Series], runs: Sequence[str] = 
     return Chart(_TITLES.get(name, name), draw_curves(curves, runs), "last: " + ", ".join(last))
 
 
-def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
-    """Puts the restarts of a published training, which alone tells of them, on a time line."""
+def make_timeline(outputs: Outputs, training: Training | Missing) -> Timeline:
+    """Makes the timeline of a published training; others have no record of restarts."""
     model_run = need(outputs, "Trainer", "model_run")
     history = model_run.read_json("history") or []
     facts = {name: value for name, value in model_run.properties.items() if isinstance(value, float)}
@@ -222,18 +222,18 @@ def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
         }
         for each in history
     ]
-    told = {"stopped_early": "Training stopped early", "exported": "The model is of"}
-    decided = [f"{words} {model_run.properties[name]}." for name, words in told.items() if name in model_run.properties]
+    texts = {"stopped_early": "Training stopped early", "exported": "The model is of"}
+    decided = [f"{text} {model_run.properties[name]}." for name, text in texts.items() if name in model_run.properties]
     if "skipped_steps" in facts:
         number = f"{facts['skipped_steps']:,.0f}"
-        decided.append(f"In float16 {number} steps were skipped, as a gradient overflowed.")
+        decided.append(f"In float16 {number} steps were skipped, because a gradient overflowed.")
     return Timeline(attempt(_draw_time, training, history), restarts, facts, decided)
 
 
 def _draw_time(training: Training, history: Sequence[Mapping[str, Any]]) -> str:
     if len(training.progress) < 2:
-        raise LeftOutError("The training wrote too few events for a time line.")
-    # A restart that is the consequence of another one has no start of its own, nor has one before the first step.
+        raise LeftOutError("The training wrote too few events for a timeline.")
+    # A restart that follows from another one has no START event, nor has one before the first step.
     known = [each for each in history if not each.get("follows") and each["step"] >= 0]
     lost = []
     if len(known) == len(training.starts) - 1:

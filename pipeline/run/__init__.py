@@ -1,1 +1,1 @@
-"""A run as a person sees it: console, results, joining a cluster."""
+"""Running a pipeline: console, dry run, results, joining a cluster."""

@@ -1,4 +1,4 @@
-"""`tfx-estimator run`: a run as a person sees it on the terminal."""
+"""`tfx-estimator run`: runs a declaration, with its progress and results on the terminal."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.report.source import DECLARATION, REPORT
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.join import Rendezvous
 from tfx_estimator.pipeline.run.summary import INTERRUPTED, Summary, recorded
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
-from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
+from tfx_estimator.pipeline.run.terminal import make_console, quiet, run_context, title
 from tfx_estimator.pipeline.run.tracking import check_client, tracked
 from tfx_estimator.pipeline.run.view import View
-
-REPORT = "report.html"
 
 
 def run_declaration(
@@ -35,7 +34,7 @@ def run_declaration(
     *,
     summary: Optional[Summary] = None,
     require_blessing: bool = False,
-    tries: bool = True,
+    dry_runs: bool = True,
     terminal_fd: int = 1,
     report: bool = True,
     quietly: bool = False,
@@ -44,16 +43,16 @@ def run_declaration(
 
     Args:
         cluster: Addresses of the cluster whose chief this process is; the other tasks wait for its training.
-        summary: Takes what the run comes to; it is filled even if the run fails.
+        summary: Is filled with the results, even if the run fails.
         require_blessing: Whether a model that is not blessed is a failure.
-        tries: Whether the user's code is tried first.
-        terminal_fd: As of `quiet`.
-        quietly: Whether warnings alone are shown.
+        dry_runs: Whether to try the user's code first.
+        terminal_fd: See `quiet`.
+        quietly: Whether to show only warnings.
     """
     check_client(loaded.declaration)
     results = summary or Summary(loaded.source)
     folders = PipelineFolders(workdir, loaded.declaration.name)
-    with in_order(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).led():
+    with run_context(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).leading():
         logs = _make_logs(loaded, folders)
         caller.tell(**{caller.FOLDER: logs})
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
@@ -64,10 +63,10 @@ def run_declaration(
             with note, page, recorded(results, view, logs, terminal_fd != 1, lambda: _collect(results, folders)):
                 title(console, folders.name, loaded.source, folders.home)
                 with view.explaining(os.path.join(logs, "pipeline.log")):
-                    _run(loaded, folders, logs, console, view, tries)
+                    _run(loaded, folders, logs, console, view, dry_runs)
                     view.current = "results"
                     shared_status.at("while reading the results")
-                    results.heard(view.runs, view.warnings)
+                    results.update(view.runs, view.warnings)
                     _collect(results, folders)
                 results.end()
                 print_table(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
@@ -77,18 +76,18 @@ def run_declaration(
 
 
 def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
-    """Makes the folder for the logs of this run, with the resolved declaration in it."""
+    """Creates this run's log folder, with the resolved declaration in it."""
     logs = folders.make_logs()
-    write_whole(os.path.join(logs, "declaration.yaml"), render(loaded.declaration.dict(), loaded.origins))
+    write_whole(os.path.join(logs, DECLARATION), render(loaded.declaration.dict(), loaded.origins))
     return logs
 
 
-def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, view: View, tries: bool) -> None:
+def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, view: View, dry_runs: bool) -> None:
     for note in loaded.notes:
         console.print(f"  note: {one_line(note)}")
     for warning in loaded.warnings:
         view.warn(warning)
-    with dry_run.beside(loaded, folders, logs, tries) as wait:
+    with dry_run.in_background(loaded, folders, logs, dry_runs) as wait:
         with view.waiting("starting TensorFlow and TFX"), uncollected():
             from tfx_estimator.pipeline.run.why import Why
             from tfx_estimator.pipeline.runners.local import LocalRunner, check_data, prepare
@@ -108,7 +107,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
 
 
 def _collect(results: Summary, folders: PipelineFolders) -> None:
-    # Here, since it imports TFX.
+    # Imported late, because it imports TFX.
     from tfx_estimator.pipeline.run.results import collect
 
     collect(results, folders)
@@ -116,7 +115,7 @@ def _collect(results: Summary, folders: PipelineFolders) -> None:
 
 @contextlib.contextmanager
 def reported(results: Summary, view: View, logs: str) -> Iterator[None]:
-    """Makes the report when the context ends; whoever interrupts a run does not want to wait for it."""
+    """Writes the report when the context exits, unless the run was interrupted."""
     try:
         yield
     finally:

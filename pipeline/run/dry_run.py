@@ -1,6 +1,6 @@
-"""Tries the user's code before any data is ingested: in a process of its own, on made-up examples.
+"""Dry run: tries the user's code in a separate process, on made-up examples, before any data is ingested.
 
-A mistake in a model_fn shows after seconds then, not after minutes. The process may end, hang or be left in any state.
+A mistake in a model_fn then shows after seconds, not minutes. The process may exit, hang or end in any state.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_meaning
 
 _POLL_SECONDS = 0.05
 _MOST_SECONDS = 300.0
-# Without a sign: where the user's code is at work in Python all that time; and the least where it is not known.
+# Without an event, while the user's Python code runs; also the minimum where no stack is known.
 _QUIET_SECONDS = 60.0
-# Anything may send these; a signal of another kind is the code's own.
-_MACHINES = (signal.SIGKILL, signal.SIGTERM)
-# Native code crashed: a thread of TensorFlow's, or an operation that the user's code has called.
+# Sent from outside, for example by the OOM killer; other signals come from the code itself.
+_MACHINE_SIGNALS = (signal.SIGKILL, signal.SIGTERM)
+# Native code crashed: a TensorFlow thread, or an operation that the user's code called.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _FILE = "dry_run.json"
 _REMEMBERED = 50
-# The machine's fault, if no code of the user's took part.
-_NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
-# What a trial depends on: of these sections, all but which examples there are, how long it trains, and what it writes.
-_TRIED = ("data", "transform", "evaluator", "tune", "trainer")
-_UNTRIED = {
+# The machine's fault, unless a frame of the user's code is in the stack.
+_MACHINE_ERRORS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
+# The sections that decide a dry run's result, and their options that do not: which examples, how long, what is written.
+_SECTIONS = ("data", "transform", "evaluator", "tune", "trainer")
+_IGNORED = {
     "data": ("splits", "shards", "download"),
     "trainer": (
         *("train_steps", "train_epochs", "eval_steps", "seed", "save_checkpoints_steps", "keep_checkpoint_max"),
@@ -60,17 +60,17 @@ logger = get_logger("dry_run")
 
 
 class InconclusiveError(errors.TaskFailedError):
-    """The trial says nothing of the user's code: the machine ended it."""
+    """The dry run failed for a reason outside the user's code."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Tried:
-    """What a dry run came to, that found nothing wrong.
+class DryRunResult:
+    """Result of a dry run that succeeded.
 
     Args:
-        parts: What was tried, one after another.
-        seconds: Wall time, from the process's start.
-        found: What an estimate found.
+        parts: The steps that ran, in order.
+        seconds: Wall time since the process started.
+        found: Result of an estimate.
     """
 
     parts: tuple[str, ...]
@@ -82,13 +82,13 @@ class Tried:
 
 
 class DryRun:
-    """A dry run that goes on in a process.
+    """A dry run in a running process.
 
     Args:
         logs: Folder for the process's log.
-        folder: For what it makes.
-        log_stays: Whether that log is there afterwards, so that messages may name it.
-        path: Of the job: empty tries the code, COSTS only builds a step and tells what it costs.
+        folder: The process's work folder.
+        log_stays: Whether the log is kept, so that messages may name it.
+        path: The job's path: empty tries the code, COSTS only builds a step and returns its costs.
     """
 
     def __init__(self, loaded: Loaded, logs: str, folder: str, log_stays: bool, path: str = "") -> None:
@@ -105,25 +105,25 @@ class DryRun:
         self._estimates = path == COSTS
         self._name = "the estimate" if self._estimates else "the dry run"
         self._found: dict[str, Any] = {}
-        self._moved = self._process.started
+        self._last_event = self._process.started
 
-    def wait(self) -> Tried:
-        """Waits for its end."""
+    def wait(self) -> DryRunResult:
+        """Waits until the dry run has ended; raises what went wrong."""
         while (code := self._process.code) is None:
-            self._hear()
+            self._read_events()
             if self._done is not None:
-                # The trial is done. Do not wait for threads that the user's code has left: they may run for ever.
+                # Does not wait for threads that the user's code left running: they may never end.
                 break
             self._check_deadlines(time.monotonic())
             time.sleep(_POLL_SECONDS)
-        self._hear()
-        if said := self._process.error():
-            raise self._raised(said)
+        self._read_events()
+        if record := self._process.error():
+            raise self._to_error(record)
         if self._done is not None:
-            # The first is the data set's.
-            return Tried(tuple(self._parts[1:]), self._done, self._found)
+            # The first part is the data set's.
+            return DryRunResult(tuple(self._parts[1:]), self._done, self._found)
         assert code is not None
-        if -code in _MACHINES:
+        if -code in _MACHINE_SIGNALS:
             raise InconclusiveError(
                 f"{self._title()} was ended by signal {-code}; its log ends with:\n{self._process.tail()}",
                 expected="enough memory for a step",
@@ -132,23 +132,23 @@ class DryRun:
         what = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended, with exit code {code}"
         lines = self._process.users_frames()
         if -code in _CRASHES and not lines and not self._crashed:
-            # Once in some hundreds TensorFlow ends so, for no reason that would come again.
+            # TensorFlow crashes like this once in several hundred runs, and a second attempt succeeds.
             self._crashed, self._parts = True, []
-            # If its keeper is what crashed, the rest is at work still.
+            # If only the process's keeper crashed, its children still run.
             self._process.kill()
             self._process = self._start(attempt=2)
-            self._moved = self._process.started
+            self._last_event = self._process.started
             return self.wait()
         if -code in _CRASHES and not lines:
             raise InconclusiveError(
                 f"{self._title()} {what}, and no line of your code was at work; {self._at_work(lines)}",
-                expected="a process that ends by itself",
-                todo=f"try it again; if it comes again, look for what TensorFlow cannot do{self._or_see}",
+                expected="a process that exits normally",
+                todo=f"try it again; if it crashes again, look for what TensorFlow cannot do{self._or_see}",
             )
         raise errors.UserCodeError(
             f"{self._title()} {what}; {self._at_work(lines)}",
             expected="code that returns, or raises an error",
-            todo=f"mend what ends the process{self._or_see}",
+            todo=f"fix the code that ends the process{self._or_see}",
         )
 
     def _start(self, attempt: int) -> TaskProcess:
@@ -161,25 +161,25 @@ class DryRun:
         return TaskProcess(job_path, task, folder, self._environment)
 
     def end(self) -> None:
-        """Ends the process, and whatever it started."""
+        """Kills the process and its children."""
         self._process.kill()
 
     def _check_deadlines(self, now: float) -> None:
-        quiet, whole = now - self._moved, now - self._process.started
-        late = quiet > self._timeout or whole > _MOST_SECONDS
-        # A machine with much else to do is slow.
+        quiet, total = now - self._last_event, now - self._process.started
+        late = quiet > self._timeout or total > _MOST_SECONDS
+        # A loaded machine gets more time.
         slow = max(os.getloadavg()[0] / (os.cpu_count() or 1), 1)
         lines = read_stack_now(self._process.files.stacks) if late or quiet > _QUIET_SECONDS * slow else []
         if not lines and not late:
             return
-        what = f"did not end within {whole:.0f} s" if whole > _MOST_SECONDS else f"gave no sign for {quiet:.0f} s"
+        what = f"did not end within {total:.0f} s" if total > _MOST_SECONDS else f"made no progress for {quiet:.0f} s"
         parts, way_out = "a step, an evaluation and an export", ", or run with --no-dry-run"
         if self._estimates:
             parts, way_out = "a step that is built", ""
         raise errors.UserCodeError(
             f"{self._title()} {what}; {self._at_work(lines)}",
             expected=f"{parts} in {_MOST_SECONDS:g} s",
-            todo=f"mend what does not end{way_out}{self._or_see}",
+            todo=f"fix the code that does not end{way_out}{self._or_see}",
         )
 
     def _at_work(self, lines: list[str]) -> str:
@@ -187,9 +187,9 @@ class DryRun:
             return "your code was at work:\n" + "\n".join(lines)
         return f"its log ends with:\n{self._process.tail()}"
 
-    def _hear(self) -> None:
+    def _read_events(self) -> None:
         for event in self._process.events():
-            self._moved = time.monotonic()
+            self._last_event = time.monotonic()
             if event["event"] is Event.TRYING:
                 self._parts.append(event["text"])
             elif event["event"] is Event.TRIED:
@@ -203,22 +203,21 @@ class DryRun:
     def _title(self) -> str:
         return f"{self._name} ({self._parts[-1] if self._parts else 'its start'})"
 
-    def _raised(self, said: dict[str, Any]) -> errors.TfxEstimatorError:
-        """The process's own error."""
-        if (error := errors.from_json(said)) is not None:
-            # No error class says that an export failed because of the user's code, so it is turned into one here.
+    def _to_error(self, record: dict[str, Any]) -> errors.TfxEstimatorError:
+        """Returns the exception for an error that the process recorded."""
+        if (error := errors.from_json(record)) is not None:
+            # In a dry run, a failed export is the user code's fault.
             users = isinstance(error, errors.TrainingError)
             return errors.UserCodeError(error.what, expected=error.expected, todo=error.todo) if users else error
-        theirs = bool(said["todo"])
-        told = f"{self._title()} failed: {said['type']}: {said['what']}\n{said['where']}"
-        if not theirs and said["type"] in _NOT_THEIRS:
-            return InconclusiveError(told, todo=f"try it again{self._or_see}")
-        return errors.UserCodeError(told, todo=(said["todo"] or "mend what is named above") + self._or_see)
+        message = f"{self._title()} failed: {record['type']}: {record['what']}\n{record['where']}"
+        if not record["todo"] and record["type"] in _MACHINE_ERRORS:
+            return InconclusiveError(message, todo=f"try it again{self._or_see}")
+        return errors.UserCodeError(message, todo=(record["todo"] or "fix the error above") + self._or_see)
 
 
 @contextlib.contextmanager
 def begin(loaded: Loaded, logs: Optional[str] = None, path: str = "") -> Iterator[DryRun]:
-    """Starts a dry run; it ends with the context."""
+    """Starts a dry run; kills it when the context exits."""
     with scratch.made() as home:
         folder = tempfile.mkdtemp(dir=home)
         try:
@@ -232,26 +231,26 @@ def begin(loaded: Loaded, logs: Optional[str] = None, path: str = "") -> Iterato
 
 
 class Memory:
-    """Which code passed before, in a pipeline's folder."""
+    """Record of the code that passed a dry run before, in a pipeline's folder."""
 
     def __init__(self, loaded: Loaded, folders: PipelineFolders) -> None:
         self._loaded = loaded
         self._path = os.path.join(folders.local, _FILE)
 
     def knows(self) -> bool:
-        """Tells whether a dry run could say nothing new: of the built-in code, or of what passed."""
+        """Returns whether a dry run is superfluous: the code is built in, or passed before."""
         trainer, transform = self._loaded.declaration.trainer, self._loaded.declaration.transform
-        # A layer's name may be wrong in any, and so may the weights to begin with.
-        asks_more = trainer.params or trainer.is_divided or trainer.warm_start
-        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not asks_more
+        # With these a built-in model can fail as well, for example by a wrong layer name or other weights.
+        customized = trainer.params or trainer.is_divided or trainer.warm_start
+        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not customized
         if built_in and transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
             return True
         return self._key() in self._passed()
 
     def remember(self) -> None:
-        """Takes note that it passed."""
+        """Records that the code passed."""
         passed = [key for key in self._passed() if key != self._key()]
-        with contextlib.suppress(OSError):  # the next run tries it again
+        with contextlib.suppress(OSError):  # the next run repeats the dry run
             write_json(self._path, [*passed, self._key()][-_REMEMBERED:])
 
     def _passed(self) -> list[str]:
@@ -265,19 +264,19 @@ class Memory:
     def _key(self) -> str:
         declaration = self._loaded.declaration
         trainer = declaration.trainer
-        sections = {name: section or {} for name, section in declaration.dict().items() if name in _TRIED}
-        told = {
-            name: {key: _shape(value) for key, value in section.items() if key not in _UNTRIED.get(name, ())}
+        sections = {name: section or {} for name, section in declaration.dict().items() if name in _SECTIONS}
+        options = {
+            name: {key: _shape(value) for key, value in section.items() if key not in _IGNORED.get(name, ())}
             for name, section in sections.items()
         }
         sources = fingerprint_meaning([trainer.target, declaration.transform.target], self._loaded.search_paths)
         weights = trainer.warm_start.fingerprint() if trainer.warm_start else ""
-        by = [stacks.current().extra, __version__]
-        return hashlib.sha256(json.dumps([by, sources, weights, told], sort_keys=True).encode()).hexdigest()
+        versions = [stacks.current().extra, __version__]
+        return hashlib.sha256(json.dumps([versions, sources, weights, options], sort_keys=True).encode()).hexdigest()
 
 
 def _shape(value: Any) -> Any:
-    """A value without what seldom decides a shape: how large a rate is, of whose code any from 0 to 1 passes."""
+    """Returns a value without the size of its rates (floats between 0 and 1), which seldom decides a shape."""
     if isinstance(value, float) and 0 < value < 1:
         return "a rate"
     if isinstance(value, Mapping):
@@ -286,14 +285,14 @@ def _shape(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def beside(
+def in_background(
     loaded: Loaded, folders: PipelineFolders, logs: str, wanted: bool = True
-) -> Iterator[Callable[[], Optional[Tried]]]:
-    """Starts the dry run of a run, where it could say something new; it ends with the context.
+) -> Iterator[Callable[[], Optional[DryRunResult]]]:
+    """Starts a run's dry run, unless the code passed before; kills it when the context exits.
 
     Yields:
-        Waits for what was tried, None if nothing was. Raises what `DryRun.wait` does, but for what the run itself will
-        say of the data, and for what says nothing of the code.
+        A function that waits for the result; it returns None without one. It raises as `DryRun.wait` does, except for
+        data errors, which the run itself reports, and inconclusive ones.
     """
     memory = Memory(loaded, folders)
     if not wanted or memory.knows():
@@ -301,7 +300,7 @@ def beside(
         return
     with begin(loaded, os.path.join(logs, "dry_run")) as trial:
 
-        def wait() -> Optional[Tried]:
+        def wait() -> Optional[DryRunResult]:
             try:
                 tried = trial.wait()
             except errors.DataError:

@@ -1,7 +1,7 @@
-"""Removes runs: what they made and no other run has taken, and their logs; ML Metadata is told first.
+"""Removes runs: their logs, and the artifacts that no other run uses, which are first marked in ML Metadata.
 
-Killed at any point, the run is still listed, and can be removed again: its logs go last, of these `declaration.yaml`,
-by which it is found. No later run takes from the cache what is being removed.
+If the removal is killed, the run is still listed and can be removed again: its logs go last, and of these
+`declaration.yaml`, by which a run is found. A later run takes no removed artifact from the cache.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.report.source import DECLARATION, SUMMARY, Run
 from tfx_estimator.pipeline.run.runs import executions, on_disk, pushed_here, read
 
-# Property of a model: what it can be compared with, as of `components.baseline_resolver`; that imports TFX.
+# Property of a model, the same as in `components.baseline_resolver`, which imports TFX.
 COMPARABLE = "comparable"
-# Property of an execution: its run was removed, and needs nothing any more.
+# Property of an execution whose run was removed.
 _REMOVED = "removed"
 _OUTPUT = metadata_store_pb2.Event.OUTPUT
 _DELETED = metadata_store_pb2.Artifact.DELETED
 
 
 def remove(logs: Sequence[str]) -> int:
-    """Removes runs of one pipeline, all or, where one is still needed, none; returns how many bytes it has freed."""
+    """Removes runs of one pipeline, or none if one is still needed; returns the number of freed bytes."""
     home = os.path.dirname(os.path.dirname(logs[0]))
     folders = PipelineFolders(*os.path.split(home), option="WORKDIR")
     with only_run(folders):
@@ -38,12 +38,12 @@ def remove(logs: Sequence[str]) -> int:
         if wrong := [f"{one_line(each)}: {why}" for each, why in _needed(runs, store).items()]:
             raise DeclarationError(
                 "\n  ".join(["still needed:", *wrong]),
-                expected="runs whose model is neither pushed nor the latest that was blessed",
+                expected="runs whose model is neither pushed nor the latest blessed one",
                 todo="leave these out; or remove the pushed version first",
             )
-        left = _tell(runs, store, folders) if store else []
-        left += [folder for run in runs for folder in _left_training(run)]
-        paths = [path for path in left if _is_inside(path, home)]
+        made = _mark_deleted(runs, store, folders) if store else []
+        made += [folder for run in runs for folder in _failed_training(run)]
+        paths = [path for path in made if _is_inside(path, home)]
         freed = on_disk([*paths, *logs])
         for path in paths:
             shutil.rmtree(path)
@@ -53,19 +53,19 @@ def remove(logs: Sequence[str]) -> int:
 
 
 def find_unneeded(logs: Sequence[str]) -> list[str]:
-    """Returns those runs of one pipeline that may be removed."""
+    """Returns the runs of one pipeline that may be removed."""
     needed = _needed([read(each) for each in logs], _store(os.path.dirname(os.path.dirname(logs[0]))))
     return [each for each in logs if each not in needed]
 
 
 def _store(home: str) -> Any:
-    """The pipeline's ML Metadata; None without one."""
+    """Returns the pipeline's ML Metadata store, None without one."""
     metadata = PipelineFolders(*os.path.split(home), option="WORKDIR").metadata
     return open_store(metadata) if os.path.exists(metadata) else None
 
 
 def _needed(runs: Sequence[Run], store: Any) -> dict[str, str]:
-    """Why a run must stay, by its folder of logs."""
+    """Returns why runs must stay, by log folder."""
     baselines = _baselines(store) if store else set()
     why = {}
     for run in runs:
@@ -77,7 +77,7 @@ def _needed(runs: Sequence[Run], store: Any) -> dict[str, str]:
 
 
 def _baselines(store: Any) -> set[int]:
-    """The executions that trained, and blessed, the latest blessed model of each kind of data and outputs."""
+    """Returns the executions that trained and blessed the latest blessed model of each `comparable` property."""
     blessings = {
         each.custom_properties["current_model_id"].int_value: each.id
         for each in store.get_artifacts_by_type("ModelBlessing")
@@ -93,25 +93,21 @@ def _baselines(store: Any) -> set[int]:
     return {each.execution_id for each in events if each.type == _OUTPUT}
 
 
-def _tell(runs: Sequence[Run], store: Any, folders: PipelineFolders) -> list[str]:
-    """Has ML Metadata know what is deleted: what no execution has written, or taken, whose run stays.
-
-    Returns:
-        Where that lies.
-    """
+def _mark_deleted(runs: Sequence[Run], store: Any, folders: PipelineFolders) -> list[str]:
+    """Marks in ML Metadata the artifacts that no execution of a remaining run wrote or used; returns their folders."""
     own = store.get_executions_by_id(sorted({number for run in runs for number in executions(run)}))
     for each in own:
         each.custom_properties[_REMOVED].int_value = 1
     store.put_executions(own)
-    gone = {each.id for each in store.get_executions() if each.custom_properties[_REMOVED].int_value}
+    removed = {each.id for each in store.get_executions() if each.custom_properties[_REMOVED].int_value}
     events = store.get_events_by_execution_ids([each.id for each in own]) if own else []
     written = {each.artifact_id for each in events if each.type == _OUTPUT}
-    taken = {
+    used = {
         each.artifact_id
         for each in (store.get_events_by_artifact_ids(sorted(written)) if written else ())
-        if each.type == _OUTPUT and each.execution_id not in gone
+        if each.type == _OUTPUT and each.execution_id not in removed
     }
-    unneeded = store.get_artifacts_by_id(sorted(written - taken))
+    unneeded = store.get_artifacts_by_id(sorted(written - used))
     for each in unneeded:
         each.state = _DELETED
     store.put_artifacts(unneeded)
@@ -119,15 +115,15 @@ def _tell(runs: Sequence[Run], store: Any, folders: PipelineFolders) -> list[str
     return [path for each in unneeded if os.path.isdir(path := moved.get(each.uri, each.uri))]
 
 
-def _left_training(run: Run) -> list[str]:
-    """What a training that failed has left for the next one."""
+def _failed_training(run: Run) -> list[str]:
+    """Returns the training folder that a failed training left for the next run to resume."""
     name = os.path.basename(run.summary.get("training_folder") or "")
     folder = os.path.join(run.home, "artifacts", "Trainer", "training", name)
     return [folder] if name and os.path.isdir(folder) else []
 
 
 def _is_inside(path: str, home: str) -> bool:
-    """Does it lie among the artifacts, also after all links: what somebody has put elsewhere is his."""
+    """Returns whether a path, with links resolved, is among the pipeline's artifacts; others are the user's."""
     return os.path.realpath(path).startswith(os.path.join(os.path.realpath(home), "artifacts", ""))
 
 

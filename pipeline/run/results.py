@@ -1,4 +1,4 @@
-"""Reads from the artifacts of a run what it came to."""
+"""Reads a run's results from its artifacts."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tfx_estimator.pipeline.report.metrics import (
     CROSSED,
     LOSS,
     PREFIX,
-    entitle,
-    entitle_slice,
+    metric_name,
     read_tuning,
+    slice_name,
 )
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 
 EXAMPLE_GEN = "TfdsExampleGen"
-# TFMA puts this before the name of an aggregated metric.
+# TFMA's prefix of an aggregated metric's name.
 _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
 
 def collect(results: Summary, folders: PipelineFolders) -> None:
-    """Adds to a summary what the components came to, as far as they went."""
+    """Adds the components' results to a summary, as far as they ran."""
     outputs = read_outputs(
         folders.metadata, {run.execution_id: run.node for run in results.components if run.execution_id}
     )
@@ -49,7 +49,7 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
 
 
 def add_outputs(results: Summary, outputs: Outputs) -> None:
-    """Adds to a summary what the components came to; how they went is in it already."""
+    """Adds the components' results to a summary, which has their states already."""
     if examples := outputs.get((EXAMPLE_GEN, "examples")):
         _read_examples(results, examples)
     if tuned := outputs.get(("Tuner", "tuner_results")):
@@ -69,24 +69,20 @@ def add_outputs(results: Summary, outputs: Outputs) -> None:
 
 
 def add_readable_outputs(results: Summary, outputs: Outputs) -> list[str]:
-    """Adds to a summary what the components came to, as far as it can be read from here.
-
-    Returns:
-        What went wrong, a line for each artifact whose files are out of reach.
-    """
+    """Adds the components' results to a summary; returns a line for each artifact that cannot be read from here."""
     wrong = []
     for (task, key), artifact in outputs.items():
         try:
             add_outputs(results, {(task, key): artifact})
-        except Exception as error:  # file systems, and what parses their files, have errors of their own
+        except Exception as error:  # file systems and parsers have their own error classes
             wrong.append(f"{task}: {artifact.uri or key} cannot be read from here: {first_line(error)}")
     return wrong
 
 
 def _reordered(database: str, examples: Output) -> Iterator[Warned]:
-    """Says that labels mean other classes than in the examples that were made of this data set before."""
+    """Yields a warning if labels mean other classes than in earlier examples of this data set."""
     made = [each.custom_properties for each in open_store(database).get_artifacts_by_type("Examples")]
-    # Those of this run come last.
+    # This run's examples are the last.
     same = [each for each in made[:-1] if each[DATASET].string_value == examples.properties.get(DATASET)]
     if not same or not same[-1][LABEL_NAMES].string_value:
         return
@@ -95,33 +91,33 @@ def _reordered(database: str, examples: Output) -> Iterator[Warned]:
         label = next(label for label, (old, new) in enumerate(zip(before, now)) if old != new)
         yield Warned(
             EXAMPLE_GEN,
-            f"the classes are in another order than in the examples before: label {label} is {now[label]!r}, and was "
-            f"{before[label]!r}; a model that was trained on those answers in their order",
+            f"the order of the classes has changed since the previous examples: label {label} is {now[label]!r}, and "
+            f"was {before[label]!r}; a model trained on those uses their order",
         )
 
 
 def _read_examples(results: Summary, examples: Output) -> None:
-    told = examples.properties
-    results.dataset = f"{told.get(DATASET, '')} {told.get(VERSION, '')}".strip()
+    properties = examples.properties
+    results.dataset = f"{properties.get(DATASET, '')} {properties.get(VERSION, '')}".strip()
     results.label_names = tuple(examples.read_json(LABEL_NAMES) or ())
     for split in examples.read_json("split_names") or ():
-        results.examples[split] = int(told.get(num_examples(split), 0))
-        results.evaluated_split = split  # the last: `test` where there is one
+        results.examples[split] = int(properties.get(num_examples(split), 0))
+        results.evaluated_split = split  # the last one: `test` if declared
 
 
 def _read_training(results: Summary, model_run: Output) -> None:
-    told = model_run.properties
+    properties = model_run.properties
     results.model_run = model_run.uri
-    results.training = {name: value for name, value in told.items() if isinstance(value, float)}
+    results.training = {name: value for name, value in properties.items() if isinstance(value, float)}
     for name in ("exported", "stopped_early", "learning_rate", "stages"):
-        setattr(results, name, told.get(name) or None)
+        setattr(results, name, properties.get(name) or None)
     results.restarts = [str(Restart(**each)) for each in model_run.read_json("history") or ()]
-    # A profile that is there may be of an earlier run; only one of this run counts.
+    # Existing profiles may be an earlier run's; only this run's count.
     if any(run.node == "Trainer" and run.state == "ran" for run in results.components):
         folders = map(os.path.dirname, fileio.glob(os.path.join(model_run.uri, PROFILES, "*", PROFILE_TEXT)))
         results.profiles = {os.path.basename(folder): folder for folder in sorted(folders)}
     known = {warned.text for warned in results.warnings}
-    # A training that was done before, or that goes on, is not checked again.
+    # A training that is cached or resumed is not checked again.
     checked = verdict.read(model_run.uri)
     results.warnings += [Warned("Trainer", note) for note in checked.get("notes", ()) if note not in known]
     if batch := checked.get("batch"):
@@ -132,7 +128,7 @@ def _read_evaluation(results: Summary, uri: str) -> None:
     import tensorflow_model_analysis as tfma
 
     for key, metrics in tfma.load_eval_result(uri).slicing_metrics:
-        values = dict(numbers_of(metrics))
+        values = dict(scalar_metrics(metrics))
         accuracy, count = values.get(ACCURACY), int(values.get(COUNT, 0))
         if not key:
             results.metrics = values
@@ -147,12 +143,8 @@ def _read_evaluation(results: Summary, uri: str) -> None:
         results.reasons = list(read_reasons(validation, results.label_names))
 
 
-def numbers_of(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yields the metrics that are one number each; those of an output or a class have it before their name.
-
-    Args:
-        metrics: Of a slice, as TFMA loads them.
-    """
+def scalar_metrics(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yields the single-number metrics of a slice, as TFMA loads them; an output or class is a prefix of the name."""
     for output, subkeys in metrics.items():
         for subkey, values in subkeys.items():
             for name, value in values.items():
@@ -164,41 +156,37 @@ def numbers_of(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def read_reasons(validation: Any, label_names: Sequence[str]) -> Iterator[str]:
-    """Words what was missed.
+    """Yields why a model was not blessed, the overall reasons first.
 
     Args:
         label_names: The classes, in the order of their labels.
-
-    Yields:
-        The reasons, those of all examples first.
     """
-    told = sorted(validation.metric_validations_per_slice, key=lambda each: len(each.slice_key.single_slice_keys))
-    for each in told:
+    slices = sorted(validation.metric_validations_per_slice, key=lambda each: len(each.slice_key.single_slice_keys))
+    for each in slices:
         parts = [f"{key.column} {_value(key, label_names)}" for key in each.slice_key.single_slice_keys]
         where = f" of {' x '.join(parts)}" if parts else ""
         for failure in each.failures:
             yield _reason(failure, label_names, where)
     for missing in validation.missing_slices:
         values = [
-            f"{name} {entitle_slice(name, value, label_names)}"
-            for name, value in sorted(missing.feature_values.items())
+            f"{name} {slice_name(name, value, label_names)}" for name, value in sorted(missing.feature_values.items())
         ]
-        yield f"no example is of {' x '.join([*missing.feature_keys, *values])}, which a threshold is for"
+        yield f"no example is of {' x '.join([*missing.feature_keys, *values])}, which has a threshold"
 
 
 def _value(key: Any, label_names: Sequence[str]) -> str:
-    """The value that a slice has; a class by its name."""
+    """Returns a slice's value; a class by its name."""
     value = getattr(key, key.WhichOneof("kind"))
-    return entitle_slice(key.column, value.decode() if isinstance(value, bytes) else str(value), label_names)
+    return slice_name(key.column, value.decode() if isinstance(value, bytes) else str(value), label_names)
 
 
 def _reason(failure: Any, label_names: Sequence[str], where: str) -> str:
     key = failure.metric_key
     name = key.name.removeprefix(PREFIX)
     if key.sub_key.HasField("class_id"):
-        name += f" of class {entitle_slice(LABEL, str(key.sub_key.class_id.value), label_names)}"
+        name += f" of class {slice_name(LABEL, str(key.sub_key.class_id.value), label_names)}"
     elif key.sub_key.HasField("top_k"):
-        name = entitle(f"topK:{key.sub_key.top_k.value}/{name}", label_names)
+        name = metric_name(f"topK:{key.sub_key.top_k.value}/{name}", label_names)
     name += where
     threshold, value = failure.metric_threshold, failure.metric_value.double_value.value
     if not failure.metric_value.WhichOneof("type"):

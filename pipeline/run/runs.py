@@ -1,4 +1,4 @@
-"""The runs of a work folder: what each came to, and what it holds on the disk; imports no TFX."""
+"""Lists the runs of a work folder, with their results and disk usage; imports no TFX."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _BLOCK = 512
 class Listed:
     """One run of a work folder."""
 
-    run: str  # its folder of logs, by which verbs name it
+    run: str  # its log folder, by which verbs name it
     name: str  # the pipeline's
-    started: Optional[str]  # as of ISO 8601; None without a summary, and so below
+    started: Optional[str]  # ISO 8601; like the next four, None without a summary
     stack: Optional[str]
     state: Optional[str]
     accuracy: Optional[float]
     blessed: Optional[bool]
-    pushed: bool  # is the version that it pushed still there; one at an address is taken to be
-    bytes: int  # on the disk: of its logs, and of what its components made, and later runs have perhaps taken
+    pushed: bool  # whether its pushed version still exists, which is assumed of one at an address
+    bytes: int  # disk usage of its logs and its components' artifacts, even if later runs use these
 
 
 def list_runs(workdir: str) -> list[Listed]:
-    """Describes the runs of all pipelines in a work folder, of each the latest last."""
+    """Returns the runs of all pipelines in a work folder, each pipeline's latest last."""
     return [_listed(logs) for logs in all_logs(workdir)]
 
 
 def all_logs(workdir: str) -> list[str]:
-    """Finds the folders of logs of all runs in a work folder; a link there is no pipeline's."""
+    """Returns the log folders of all runs in a work folder, whose symbolic links are skipped."""
     if not os.path.isdir(workdir):
         raise DeclarationError(
             f"there is no folder {one_line(workdir)}",
-            expected="the folder that runs had as --workdir",
+            expected="the --workdir of earlier runs",
             todo="name it: tfx-estimator runs DIR",
         )
     homes = sorted(entry.path for entry in os.scandir(workdir) if entry.is_dir(follow_symlinks=False))
@@ -51,27 +51,27 @@ def all_logs(workdir: str) -> list[str]:
 
 
 def read(logs: str) -> Run:
-    """Reads a run; of one that is damaged, what can be read."""
+    """Reads a run; a damaged one has only its path."""
     with contextlib.suppress(OSError, ValueError):
         return read_run(logs)
     return Run(os.path.abspath(logs), "")
 
 
 def pushed_here(run: Run) -> Optional[str]:
-    """The folder that its own Pusher has made, if it is there; at an address it is taken to be."""
+    """Returns the folder that the run's own Pusher wrote, if it exists, which is assumed at an address."""
     folder = run.summary.get("pushed")
     ran = any(each["node"] == "Pusher" and each["state"] == RAN for each in _components(run))
     return folder if ran and folder and (is_address(folder) or os.path.isdir(folder)) else None
 
 
 def executions(run: Run, *states: str) -> set[int]:
-    """Numbers of its components' executions in ML Metadata; of those in some states."""
+    """Returns the ids of its components' executions in ML Metadata, those in the given states if any."""
     found = (each for each in _components(run) if not states or each["state"] in states)
     return {each["execution_id"] for each in found if each["execution_id"]}
 
 
 def on_disk(paths: Iterable[str]) -> int:
-    """Returns the bytes that files and folders take; links are not followed."""
+    """Returns the disk usage of files and folders in bytes, without following links."""
     return sum(_BLOCK * os.lstat(each).st_blocks for path in paths for each in _below(path) if os.path.lexists(each))
 
 
@@ -105,7 +105,7 @@ def _below(path: str) -> Iterator[str]:
 
 
 def find_logs(named: str) -> str:
-    """Returns the folder of logs that a run was named by, absolute; refuses all that is no run's in its place."""
+    """Returns the absolute path of a run's log folder; raises DeclarationError if it is none."""
     logs = os.path.abspath(os.path.expanduser(named))
     if os.path.basename(os.path.dirname(logs)) != "logs" or not os.path.exists(os.path.join(logs, DECLARATION)):
         what = f"{one_line(named)} is not the folder of a run"
@@ -121,7 +121,7 @@ def find_logs(named: str) -> str:
 
 
 def leads_out(logs: str) -> bool:
-    """Whether a link in the work folder leads from there to a folder of logs, which is absolute."""
+    """Returns whether the absolute path of a log folder leads out of its work folder by a link."""
     home = os.path.dirname(os.path.dirname(logs))
     workdir = os.path.realpath(os.path.dirname(home))
     inside = os.path.join(workdir, *(os.path.basename(each) for each in (home, os.path.dirname(logs), logs)))

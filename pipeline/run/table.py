@@ -1,4 +1,4 @@
-"""What a person sees of a run's results at its end."""
+"""Prints a run's results as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT
-from tfx_estimator.pipeline.report.metrics import entitle_slice, place, tell_best, tell_metrics
+from tfx_estimator.pipeline.report.metrics import format_best_trial, format_metrics, slice_name, slice_order
 from tfx_estimator.pipeline.run.summary import Summary
 
 COLUMN = 13
@@ -20,13 +20,13 @@ _MOST_SLICES = 100
 
 
 def print_table(console: Console, results: Summary, logs: str, asynchronous: bool) -> None:
-    """Prints the results below how each component went; asynchronous workers do not wait for each other."""
+    """Prints the results; `asynchronous` explains why workers ran more steps than declared."""
     counts = ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
-    further = [f"{name} {value}" for name, value, _ in tell_metrics(results.metrics, results.label_names)]
-    # What is empty is not shown.
+    metrics = [f"{name} {value}" for name, value, _ in format_metrics(results.metrics, results.label_names)]
+    # Empty values are not shown.
     facts: dict[str, Optional[str] | Sequence[str]] = {
         "data": f"{results.dataset}: {counts}",
-        "tuned": tell_best(results.tuning) if results.tuning else None,
+        "tuned": format_best_trial(results.tuning) if results.tuning else None,
         "training": _training(results.training, asynchronous) if results.training else None,
         "learning rate": results.learning_rate,
         "stages": results.stages,
@@ -35,27 +35,27 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         "restarts": results.restarts,
         "profile": [line for folder in results.profiles.values() for line in _profile(folder)],
         "accuracy": _accuracy(results),
-        "metrics": ", ".join(further),
+        "metrics": ", ".join(metrics),
         **{f"by {name}": _by_slice(name, values, results.label_names) for name, values in results.slices.items()},
         "baseline": results.baseline_dropped and f"none: {results.baseline_dropped}",
         "blessed": _blessed(results),
         "pushed model": _pushed(results.pushed),
-        "warnings": [str(each) for each in results.warnings_beside_restarts()],
+        "warnings": [str(each) for each in results.warnings_without_restarts()],
         "TensorBoard": f"tensorboard --logdir {shlex.quote(results.model_run)}" if results.model_run else "none",
         "logs": logs,
         "elapsed": duration(results.seconds) if results.seconds else "",
     }
     console.print()
-    for title, told in facts.items():
-        for index, line in enumerate(filter(None, [told] if isinstance(told, str) else told or ())):
+    for title, value in facts.items():
+        for index, line in enumerate(filter(None, [value] if isinstance(value, str) else value or ())):
             console.print(f"{'' if index else title:<{COLUMN}} {one_line(line)}")
 
 
 def _accuracy(results: Summary) -> str:
     if results.accuracy is None:
         return ""
-    gained = results.gained()
-    against = "" if gained is None else f" ({gained:+.4f} against the latest blessed model)"
+    change = results.accuracy_change()
+    against = "" if change is None else f" ({change:+.4f} against the latest blessed model)"
     of_test = " of test" if results.evaluated_split == "test" else ""
     loss = "" if results.loss is None else f", mean loss {results.loss:.4f}"
     return f"{results.accuracy:.4f}{against} on {results.evaluated:,} examples{of_test}{loss}"
@@ -74,7 +74,7 @@ def _pushed(folder: Optional[str]) -> str:
 
 
 def _profile(folder: str) -> list[str]:
-    """The summary of a task's profile, and where it is."""
+    """Returns a task's profile summary and its folder."""
     if is_address(folder):
         return [folder]
     try:
@@ -85,10 +85,10 @@ def _profile(folder: str) -> list[str]:
 
 
 def _training(facts: dict[str, float], asynchronous: bool) -> str:
-    """Steps, time and pace, as far as they are known."""
+    """Returns steps, time and rate, as far as known."""
     steps, rate, extra = "", "", facts.get("extra_steps")
     if "last_step" in facts:
-        reason = ": asynchronous workers end the step that they are in, or do it again" if asynchronous else ""
+        reason = ": asynchronous workers finish or repeat their current step" if asynchronous else ""
         more = f" ({extra:.0f} more than declared{reason})" if extra else ""
         epochs = f" ({facts['train_epochs']:g} epochs)" if "train_epochs" in facts else ""
         steps = f"steps {facts['first_step']:.0f} to {facts['last_step']:.0f}{epochs}{more} in "
@@ -100,8 +100,8 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
 
 
 def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tuple[str, ...]) -> str:
-    """Accuracies of the slices of one feature, or of several crossed, labels by their names."""
-    order = sorted(values, key=place)
-    shown = [f"{entitle_slice(name, value, label_names)} {values[value][0]:.3f}" for value in order[:_MOST_SLICES]]
+    """Returns the accuracies of one feature's slices, or of crossed features'."""
+    order = sorted(values, key=slice_order)
+    shown = [f"{slice_name(name, value, label_names)} {values[value][0]:.3f}" for value in order[:_MOST_SLICES]]
     more = f", and {len(order) - _MOST_SLICES:,} more in summary.json" if len(order) > _MOST_SLICES else ""
     return ", ".join(shown) + more

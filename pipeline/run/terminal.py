@@ -1,4 +1,4 @@
-"""The terminal and the signals of a command that works for long, and the console that it prints to."""
+"""Terminal, signal handling and console of a long-running command."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
-# A pipe whose reader has left; a terminal that was closed; a descriptor that was never open.
+# A pipe whose reader has left, a closed terminal, a descriptor that was never open.
 _GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 
 
 @contextlib.contextmanager
-def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
-    """Works in a pipeline's folder, alone if it is to be; SIGINT and SIGTERM end what runs in order."""
-    with only_run(folders) if alone else contextlib.nullcontext(), handled():
+def run_context(folders: PipelineFolders, exclusive: bool = True) -> Iterator[None]:
+    """Handles SIGINT and SIGTERM, and OSErrors of a pipeline's folder; locks the folder if `exclusive`."""
+    with only_run(folders) if exclusive else contextlib.nullcontext(), handled():
         try:
             yield
         except OSError as error:
@@ -39,11 +39,10 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet(log: str, terminal_fd: int = 1) -> Iterator[IO[str]]:
-    """Sends all that libraries print, C++ included, to a file.
+    """Redirects stdout and stderr, with the output of C++ libraries, to a file.
 
     Yields:
-        What is left for us, 1 or 2: the terminal. When nobody reads it any more, the work goes on, and the rest of what
-        it is told goes to the file.
+        The terminal, from descriptor 1 or 2. Once its reader has left, writes to it go to the file.
     """
     atexit.register(_hide_teardown)
     _flush()
@@ -63,7 +62,7 @@ def quiet(log: str, terminal_fd: int = 1) -> Iterator[IO[str]]:
 
 
 class _Terminal(io.FileIO):
-    """The terminal as long as it is there; then the log."""
+    """The terminal; the log once the terminal's reader has left."""
 
     def __init__(self, fd: int, log: int) -> None:
         super().__init__(fd, "wb")
@@ -85,21 +84,21 @@ def _open_terminal(fd: int, log: int) -> IO[str]:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # Nobody may read what was printed before.
+        # The reader may have left.
         with contextlib.suppress(BrokenPipeError):
             stream.flush()
 
 
 def _hide_teardown() -> None:
-    """TensorFlow prints ignored exceptions while the interpreter shuts down."""
+    """Discards the ignored exceptions that TensorFlow prints at interpreter shutdown."""
     _flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None, quietly: bool = False) -> Console:
-    """Makes a console of what `quiet` leaves for us, the terminal or a file so many characters wide.
+    """Makes a console without markup for the terminal, or for a file of a given width.
 
-    It takes no text for markup; foreign text that is printed to it is to be `printable`. A quiet one shows nothing.
+    Pass foreign text through `printable` before printing it.
     """
     width = None if terminal.isatty() else width_of_a_file
     return Console(
@@ -108,5 +107,5 @@ def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None, quiet
 
 
 def title(console: Console, name: str, what: str, where: str) -> None:
-    """Prints the first line: what runs, of which declaration, and where its results go."""
+    """Prints the first line: pipeline, declaration, and the folder of the results."""
     console.print(Text.assemble((name, "bold"), f"  {one_line(what)}  →  {one_line(where)}"))

@@ -1,4 +1,4 @@
-"""Writes a run that has ended to MLflow, in a process of its own with a deadline: no run fails by it, or waits long."""
+"""Logs an ended run to MLflow, in a separate process with a deadline; its failure does not fail the run."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.report.source import Run
-from tfx_estimator.pipeline.run.summary import FAILED, FILE, INTERRUPTED, Summary
+from tfx_estimator.pipeline.report.source import DECLARATION, REPORT, SUMMARY, Run
+from tfx_estimator.pipeline.run.summary import FAILED, INTERRUPTED, Summary
 from tfx_estimator.pipeline.run.table import COLUMN
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.user_source import loader
 
 _PROGRAM = "from tfx_estimator.pipeline.run import tracking; tracking.main(*sys.argv[1:])"
-# A server that answers takes a second or two.
+# A responsive server takes a second or two.
 SECONDS = 60.0
-# The rest is left to say that it failed.
+# The child process's share; in the rest it reports its failure.
 _OWN_SHARE = 5 / 6
-# Its client waits 2 minutes for an answer, and asks seven times.
+# By default the client waits 2 minutes for a response, and retries seven times.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "15", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 _SQLITE = "sqlite:///"
-_FILES = ("report.html", FILE, "declaration.yaml")
-# What MLflow takes at once, and as a parameter.
+_FILES = (REPORT, SUMMARY, DECLARATION)
+# MLflow's limits: metrics and parameters in a batch, and the length of a parameter.
 _METRICS, _PARAMETERS, _LENGTH = 1000, 100, 500
 _FOREIGN = re.compile(r"[^\w./ -]", re.ASCII)
 
 
 def check_client(declaration: Declaration) -> None:
-    """Refuses a run that could not be written down at its end."""
+    """Raises DeclarationError if MLflow is declared but not installed."""
     if declaration.tracking.mlflow and importlib.util.find_spec("mlflow") is None:
         raise DeclarationError(
             "tracking.mlflow: MLflow is not installed here",
-            expected="its client, which writes the run down when it has ended",
+            expected="its client, which logs the run at its end",
             todo="pip install 'tfx-estimator[mlflow]', or --set tracking.mlflow=null",
         )
 
 
 @contextlib.contextmanager
 def tracked(uri: str | None, results: Summary, view: View, logs: str, seconds: float = SECONDS) -> Iterator[None]:
-    """Writes the run down when the context ends; whoever interrupts a run does not want to wait for it."""
+    """Logs the run when the context exits, unless it was interrupted."""
     try:
         yield
     finally:
@@ -67,46 +67,46 @@ def tracked(uri: str | None, results: Summary, view: View, logs: str, seconds: f
 
 
 def _write(uri: str, logs: str, seconds: float) -> str:
-    """Writes a finished run, by its log folder; says where it is."""
+    """Logs an ended run in a child process; returns its place in MLflow."""
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
-        told_file = os.path.join(folder, "told")
-        words = [*loader.fresh_python(_PROGRAM), uri, logs, told_file, str(seconds * _OWN_SHARE)]
+        result_file = os.path.join(folder, "result")
+        command = [*loader.fresh_python(_PROGRAM), uri, logs, result_file, str(seconds * _OWN_SHARE)]
         environment = {**_PATIENCE, **os.environ, "PYTHONPATH": loader.python_path()}
         try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, timeout=seconds, check=False)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             raise PipelineError(f"it took longer than {seconds:g} s") from None
-        told = json.loads(Path(told_file).read_text()) if os.path.exists(told_file) else {}
-    if "where" not in told:
-        raise PipelineError(told.get("error") or f"its client ended with exit code {done.returncode}")
-    return told["where"]
+        result = json.loads(Path(result_file).read_text()) if os.path.exists(result_file) else {}
+    if "where" not in result:
+        raise PipelineError(result.get("error") or f"its client ended with exit code {done.returncode}")
+    return result["where"]
 
 
 class _LateError(BaseException):
-    """Time is up; no Exception, as clients catch those, and ask again."""
+    """The deadline has passed. Not an Exception, because clients catch those and retry."""
 
 
-def main(uri: str, logs: str, told_file: str, seconds: str) -> None:
-    """The fresh process: writes, and leaves in a file where the run is, or why it is not there."""
+def main(uri: str, logs: str, result_file: str, seconds: str) -> None:
+    """Entry point of the child process: logs the run, and writes its place or the error to a file."""
 
     def late(*_: object) -> NoReturn:
         raise _LateError(f"it took longer than {float(seconds):g} s")
 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, float(seconds))
-    # A folder was declared, which MLflow keeps for those who say so.
+    # MLflow refuses a folder as a tracking URI without this.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     try:
-        told = {"where": write(uri, logs)}
+        result = {"where": write(uri, logs)}
     except (Exception, _LateError) as error:
         logging.getLogger(__name__).exception("the run is not in MLflow")
-        told = {"error": _words(error)}
+        result = {"error": _message(error)}
     signal.setitimer(signal.ITIMER_REAL, 0)
-    write_whole(told_file, json.dumps(told))
+    write_whole(result_file, json.dumps(result))
 
 
 def write(uri: str, logs: str) -> str:
-    """Writes a run by MLflow's client; returns the experiment's name and the run's ID."""
+    """Logs a run with MLflow's client; returns the experiment's name and the run's ID."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 
@@ -134,15 +134,15 @@ def write(uri: str, logs: str) -> str:
                 client.log_artifact(made, path)
         client.set_terminated(made, "FAILED" if summary["state"] == FAILED else "FINISHED", ended)
     except (Exception, _LateError) as error:
-        # It would be running for ever. A server that is gone is told in vain.
+        # Otherwise MLflow shows it as running forever. The server may be gone.
         with contextlib.suppress(Exception):
             client.set_terminated(made, "FAILED", ended)
-            client.set_tag(made, "not_written", _words(error))
+            client.set_tag(made, "not_written", _message(error))
         raise
     return f"experiment {run.name}, run {made}"
 
 
-def _words(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     kind = "" if isinstance(error, _LateError) else f"{type(error).__name__}: "
     return kind + one_line(str(error))[:_LENGTH]
 
@@ -152,23 +152,23 @@ def _experiment(client: Any, uri: str, name: str) -> str:
         return found.experiment_id
     place = None
     if uri.startswith(_SQLITE):
-        # Beside the database; MLflow's own default is the current folder of whoever makes the experiment.
-        beside = os.path.dirname(os.path.abspath(uri.removeprefix(_SQLITE)))
-        place = Path(beside, "mlruns", name).as_uri()
+        # Next to the database; MLflow's default is the current folder of the process that creates the experiment.
+        folder = os.path.dirname(os.path.abspath(uri.removeprefix(_SQLITE)))
+        place = Path(folder, "mlruns", name).as_uri()
     return client.create_experiment(name, place)
 
 
 def _tags(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What is neither number nor declared."""
-    told = {name: summary.get(name) for name in ("source", "state", "dataset", "blessed", "pushed", "model_run")}
+    """Returns the results that are neither numbers nor declared."""
+    tags = {name: summary.get(name) for name in ("source", "state", "dataset", "blessed", "pushed", "model_run")}
     versions = summary.get("versions") or {}
-    told |= {"stack": versions.get("stack"), "tfx-estimator": versions.get("tfx-estimator")}
-    told["error"] = (summary.get("error") or {}).get("what")
-    return {name: str(value)[:_LENGTH] for name, value in told.items() if value not in (None, "")}
+    tags |= {"stack": versions.get("stack"), "tfx-estimator": versions.get("tfx-estimator")}
+    tags["error"] = (summary.get("error") or {}).get("what")
+    return {name: str(value)[:_LENGTH] for name, value in tags.items() if value not in (None, "")}
 
 
 def parameters_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the declared values, defaults too, by which runs are compared; where they are written is none."""
+    """Returns the declared values and defaults, without the pipeline's name and the tracking section."""
     return {
         _FOREIGN.sub("_", key): inline(value)[:_LENGTH]
         for key, value in values.items()
@@ -179,10 +179,7 @@ def parameters_of(values: Mapping[str, Any]) -> dict[str, str]:
 def metrics_of(
     summary: Mapping[str, Any], curves: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, float, int, float | None]]:
-    """Yields name, value and step of what the run came to, and of each point of its curves; and when that was.
-
-    None is at the run's end.
-    """
+    """Yields name, value, step and time of a run's results and of its curves' points; time None is the run's end."""
     steps = int((summary.get("training") or {}).get("last_step") or 0)
     values = {name: summary.get(name) for name in ("accuracy", "loss", "evaluated")}
     values |= summary.get("metrics") or {}
@@ -195,7 +192,7 @@ def metrics_of(
             yield _FOREIGN.sub("_", name), float(value), steps, None
     for metric, series in curves.items():
         for who, curve in series.items():
-            # In a file store a metric cannot be a folder of others as well.
+            # In a file store a metric cannot also be a folder of other metrics.
             name = _FOREIGN.sub("_", f"{who.replace('/', '_')}/{metric.replace('/', '_')}")
             for step, value, time in zip(curve.steps, curve.values, curve.times):
                 if math.isfinite(value):
@@ -203,7 +200,7 @@ def metrics_of(
 
 
 def _curves(run: Run) -> Mapping[str, Mapping[str, Any]]:
-    """The curves of TensorBoard's events; none where the run did not come so far."""
+    """Returns the curves of TensorBoard's events; none if the run did not train."""
     from tfx_estimator.pipeline.report.page import Missing, attempt
     from tfx_estimator.pipeline.report.report import read_run_outputs
     from tfx_estimator.pipeline.report.training import find_training, read_training

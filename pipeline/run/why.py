@@ -1,4 +1,4 @@
-"""Why a component ran, and was not taken from the cache: what differs from the last run in which it succeeded."""
+"""Finds why a component was not cached: the differences from its last successful execution."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from tfx_estimator.pipeline.runners.listener import NodeRun
 from tfx_estimator.pipeline.user_source import parts
 
 FIRST = "first run"
-# Where the section of the declaration that decides a component's key is not in its properties by its names.
+# Components whose cache key depends on a section of the declaration that is not spelled out in their properties.
 _SECTIONS = {"TfdsExampleGen": "data", "Transform": "transform", "Evaluator": "evaluator", "Pusher": "pusher"}
 _DECLARED, _SOURCE, _DATA, _WHEEL = "declaration", "source", "fingerprint", "module_path"
 _DONE = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
 _MOST, _LONGEST = 3, 60
-# By the path of a property: what it was, and what it is.
+# Path of a property -> its old and new value.
 Changes = Mapping[tuple[str, ...], tuple[Any, Any]]
 
 
 class Why:
-    """Tells it of one component after another.
+    """Returns the reason for each component that ran.
 
     Args:
-        folders: Of the pipeline, which only this run uses.
-        declaration: That runs.
+        folders: The pipeline's, locked by this run.
+        declaration: The running declaration.
     """
 
     def __init__(self, folders: PipelineFolders, declaration: Declaration) -> None:
@@ -48,7 +48,7 @@ class Why:
         parts.save(self._sources)
 
     def __call__(self, run: NodeRun) -> str:
-        """Returns the reason; empty if it is not known."""
+        """Returns the reason; empty if unknown."""
         store = open_store(self._folders.metadata)
         context = store.get_context_by_type_and_name("node", f"{self._folders.name}.{run.node}")
         executions = {each.id: each for each in store.get_executions_by_context(context.id)} if context else {}
@@ -57,16 +57,16 @@ class Why:
         done = [each.id for each in executions.values() if each.id < now.id and each.last_known_state in _DONE]
         if not done:
             return FIRST
-        last, told = self._last(run.node, done)
-        # Of one that was cached, ML Metadata has what the component was given, not what its driver made of that.
+        last, last_run = self._last(run.node, done)
+        # A cached execution has the component's properties in ML Metadata, without its driver's changes.
         before = executions[_writer(store, last)]
         changed = _differences(before, now)
-        reasons = [*self._changed(run.node, told, changed), *_new_inputs(store, before.id, now.id)]
-        reasons = reasons or _raw(changed) or _damage(store, before.id) or self._declared("beam", told)
+        reasons = [*self._changed(run.node, last_run, changed), *_new_inputs(store, before.id, now.id)]
+        reasons = reasons or _other(changed) or _damage(store, before.id) or self._declared("beam", last_run)
         return "; ".join([*reasons[:_MOST], *([f"{len(reasons) - _MOST} more"] if len(reasons) > _MOST else [])])
 
     def _last(self, node: str, done: list[int]) -> tuple[int, Optional[Run]]:
-        """The last execution that a run has logged, and that run: `compare` trains in the same database."""
+        """Returns the last execution that a run has logged, and that run; others in the database are of `compare`."""
         for logs in reversed(log_folders(self._folders.logs)):
             with contextlib.suppress(OSError, ValueError):
                 run = read_run(logs)
@@ -76,14 +76,14 @@ class Why:
         return max(done), None
 
     def _changed(self, node: str, before: Optional[Run], changed: Changes) -> list[str]:
-        """What of the declaration, of source, of data."""
+        """Returns the changes of the declaration, the source and the data."""
         declared = {path[path.index(_DECLARED) + 1 :]: both for path, both in changed.items() if _DECLARED in path}
         declared |= {("tune", *path[1:]): both for path, both in changed.items() if path[0] == TUNE_KEY}
         source = [both for path, both in changed.items() if path[-1] == _SOURCE and _DECLARED not in path]
         found = [_change(".".join(path), *both) for path, both in sorted(declared.items())]
         found += [text for both in source for text in self._source(*both)]
         if source and not found:
-            # Another release of this project has other modules.
+            # Another release of this project has different modules.
             return ["another version of tfx-estimator"]
         if changed and not found and node in _SECTIONS:
             found = self._declared(_SECTIONS[node], before)
@@ -92,7 +92,7 @@ class Why:
         return found
 
     def _declared(self, name: str, before: Optional[Run]) -> list[str]:
-        """What a section declares otherwise than the run before, whose log folder may have been deleted."""
+        """Returns a section's changes since the previous run, whose log folder may have been deleted."""
         section: Section = getattr(self._declaration, name)
         deciding = {(name, *path) for path, _ in leaves(section.split()[0])}
         now = {".".join(path): value for path, value in leaves(_plain(self._declaration.dict())) if path in deciding}
@@ -100,19 +100,19 @@ class Why:
         return [_change(each, then[each], now[each]) for each in now if then[each] != now[each]]
 
     def _source(self, old: Optional[str], new: Optional[str]) -> Iterator[str]:
-        """Which files are others, and which functions in them."""
-        # A Trainer's property names the weights that it begins with as well.
+        """Yields the changed files and functions."""
+        # A Trainer's property also names its initial weights.
         one, other = ((each or "").partition("-")[0] for each in (old, new))
         if one == other:
             yield "the checkpoint of trainer.warm_start"
             return
         before, now = parts.read(self._sources, one), parts.read(self._sources, other)
-        # A run of an earlier release has kept none.
+        # Runs of earlier releases did not keep their sources.
         yield from parts.changes(before, now) if before and now else ["source code, yours or of tfx-estimator"]
 
 
 def _writer(store: Any, execution: int) -> int:
-    """The execution that wrote what this one wrote, or found in the cache."""
+    """Returns the execution that wrote the outputs of this one, which may be cached."""
     wrote = [each.execution_id for each in store.get_events_by_artifact_ids(_written(store, execution))]
     return min([execution, *wrote])
 
@@ -128,7 +128,7 @@ def _differences(before: metadata_store_pb2.Execution, now: metadata_store_pb2.E
 
 
 def _new_inputs(store: Any, before: int, now: int) -> list[str]:
-    """Which of its inputs are others."""
+    """Returns the changed inputs."""
     found: dict[int, dict[str, set[int]]] = {before: {}, now: {}}
     for event in store.get_events_by_execution_ids([before, now]):
         if event.type == metadata_store_pb2.Event.INPUT:
@@ -138,24 +138,24 @@ def _new_inputs(store: Any, before: int, now: int) -> list[str]:
     return [f"new {', '.join(names)}"] if names else [f"no {name} any more" for name in sorted(old) if name not in new]
 
 
-def _raw(changed: Changes) -> list[str]:
-    """Properties that stand for nothing declared, by their names."""
+def _other(changed: Changes) -> list[str]:
+    """Returns the changed properties that are not declared."""
     found = []
     for path, both in changed.items():
-        # A wheel of all modules in a folder, of which TFX has the name.
-        beside = f"a module beside {str(both[1]).partition('@')[0]}.py"
-        found.append(beside if path[-1] == _WHEEL else _change(".".join(path), *both))
+        # TFX's wheel holds all modules in the folder of the named one.
+        module = f"a module next to {str(both[1]).partition('@')[0]}.py"
+        found.append(module if path[-1] == _WHEEL else _change(".".join(path), *both))
     return found
 
 
 def _damage(store: Any, execution: int) -> list[str]:
-    """What it had written and TFX would have taken, if it were whole."""
+    """Returns which output of an execution was deleted or damaged, so that TFX could not take it from the cache."""
     made = store.get_artifacts_by_id(_written(store, execution))
     kinds = {each.id: each for each in store.get_artifact_types()}
     for each in made:
         artifact = artifact_utils.deserialize_artifact(kinds[each.type_id], each)
         if not fileio.exists(artifact.uri):
-            return ["what it had written is gone"]
+            return ["its output was deleted"]
         path, what = inventory.damage(artifact)
         if path:
             return [f"{os.path.basename(path)}: {what}"]
@@ -163,12 +163,12 @@ def _damage(store: Any, execution: int) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it, which knows no tuples."""
+    """Returns the value as JSON holds it: tuples become lists."""
     return json.loads(json.dumps(value, default=str))
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All values of properties, those in texts that are JSON as well; a list is one."""
+    """Yields all values of properties with their paths, also those in JSON strings; a list is one value."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         with contextlib.suppress(ValueError):
             value = json.loads(value)

@@ -7,61 +7,61 @@
 
 A declaration, and the pipeline that it becomes:
 
-    load_declaration    Reads a preset or a YAML file, and checks all of it.
-    Loaded              What it returns: the declaration, where each value came from, notes and warnings.
+    load_declaration    Reads and checks a preset or a YAML file.
+    Loaded              Its result: the declaration, the origin of each value, notes and warnings.
     Declaration         The values: what to ingest, train, evaluate and push.
-    DataSection         Its section `data`, which TfdsExampleGen takes too.
-    PipelineFolders     Where a pipeline keeps what it makes.
-    create_pipeline     Makes the pipeline, for any runner of TFX.
+    DataSection         Its section `data`, which TfdsExampleGen also takes.
+    PipelineFolders     Folders of a pipeline's artifacts, metadata and logs.
+    create_pipeline     Makes the pipeline, for any TFX runner.
 
 Verbs of the command line as functions, for a script or a notebook:
 
     run                 Runs a declared pipeline on this machine.
-    RunResult           What it came to: metrics, the model, how each component went and why.
-    compare             Trains declarations on the same examples, or takes finished runs, and compares them.
-    CompareResult       What it found.
-    bench               Measures which distribution strategy pays.
-    BenchResult         What it found.
-    predict             Predicts the classes of images, by a run or by any SavedModel.
-    PredictResult       What the model says of each.
-    validate            Checks a declaration; with its code, if it is to.
-    Checked             What it returns: the declaration, and what there is to remark.
+    RunResult           Its result: metrics, the model, the state of each component and why it ran.
+    compare             Compares declarations, trained on the same examples, or finished runs.
+    CompareResult       Its result.
+    bench               Measures distribution strategies.
+    BenchResult         Its result.
+    predict             Predicts the classes of images with a run's model or any SavedModel.
+    PredictResult       The predictions.
+    validate            Checks a declaration, optionally with its code.
+    Checked             Its result: the declaration, notes and warnings.
 
-Components, for a pipeline of anybody's:
+Components, for any TFX pipeline:
 
     TfdsExampleGen      Writes the examples of a data set of labelled images.
-    Tuner               Tries values in whole, supervised trainings.
-    Trainer             In the place of TFX's: trains in supervised, fresh processes, on one device or a cluster.
+    Tuner               Tries hyperparameters in whole, supervised trainings.
+    Trainer             Replaces TFX's: trains in supervised, fresh processes, on one device or a cluster.
     Settings            Deadlines of these two.
-    Pusher              In the place of TFX's: a version is at its destination whole, or not at all.
+    Pusher              Replaces TFX's: pushes a version atomically.
 
-A runner, for a pipeline of anybody's:
+A runner, for any TFX pipeline:
 
-    KubeflowV2Runner    In the place of TFX's KubeflowV2DagRunner: compiles for Kubeflow Pipelines 2.
+    KubeflowV2Runner    Replaces TFX's KubeflowV2DagRunner: compiles for Kubeflow Pipelines 2.
 
-For code that says `tf.estimator`, without any pipeline:
+For code that uses `tf.estimator`, without a pipeline:
 
-    bring_back_estimator    Sets `tf.estimator` on a TensorFlow that has it no more.
+    bring_back_estimator    Sets `tf.estimator` on a TensorFlow without it.
 
-Errors, each with what was wrong, where, what was expected and what to do next:
+Errors, each with the cause, the place, what was expected and what to do next:
 
-    TfxEstimatorError   The root of all.
+    TfxEstimatorError   Base class.
     DeclarationError    A declaration, an override or an argument is wrong.
-    DataError           The data set cannot be had, or is not what it should be; and of these
+    DataError           The data set is not available or is invalid; its subclasses:
     DataNotFoundError       there is no such data set, folder, split or version,
     DamagedDataError        files are truncated, corrupt or contradictory,
     DataValidationError     ExampleValidator found anomalies.
-    UserCodeError       A model_fn or a module file does not keep its contract.
-    TrainingError       A training failed; and of these
-    TaskFailedError         a task ended with an error of its own,
+    UserCodeError       A model_fn or a module file violates its contract.
+    TrainingError       A training failed; its subclasses:
+    TaskFailedError         a task ended with an error,
     TaskStalledError        a task did not start, or made no progress, before its deadline,
     ExportError             training ended without a whole SavedModel,
     StoppedError            a signal ended it at a checkpoint.
     PipelineError       A component failed for another reason.
-    NotBlessedError     The model was not blessed, where it had to be.
+    NotBlessedError     The model was not blessed, which was required.
     NotEqualError       Accuracies, or a converted model's answers, differ by more than was allowed.
 
-The names load what they need when they are first used: `import tfx_estimator` itself imports no other package.
+The names are imported when they are first used: `import tfx_estimator` itself imports no other package.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ __all__ = [
     "validate",
 ]
 
-# Public name -> where it is, and what it is called there.
+# Public name -> module, and name there.
 _PLACES = {
     "DataSection": ("pipeline.config.data", "DataSection"),
     "Declaration": ("pipeline.config", "Declaration"),

@@ -43,18 +43,18 @@ VERBS = (
     "constraints",
     "doctor",
 )
-# They work for long, and are watched by a process of their own.
+# Long-running verbs, which a separate process watches.
 _LONG = ("run", "compare", "bench", "execute")
-# They may open the data or load a model, of which TensorFlow and TFDS leave temporary folders; validate, with --deep.
+# Verbs, besides validate --deep, that may open data or a model: TensorFlow and TFDS leave temporary folders.
 _OPENING = ("compile", "submit", "estimate", "report", "runs", "convert", "predict")
 _INTERRUPTED = 130
-# What a shell offers for a value: a declaration, a run, a folder are all files.
+# Shell completion of values: declarations, runs and folders are all files.
 _COMPLETED = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 _BROKEN_PIPE = 141
 
 
 def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
-    """Returns the parser of the command line, of all verbs or of some."""
+    """Returns the command line's parser, of all or some verbs."""
     parser = argparse.ArgumentParser(
         prog=PROG,
         description="One declaration ingests, validates, trains an Estimator or a Keras model, evaluates and pushes.",
@@ -75,7 +75,7 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
         module.add_arguments(verb)
         for action in verb._actions:
             if action.nargs != 0 and not action.choices:
-                # Of shtab: see docs/install.md.
+                # For shtab: see docs/install.md.
                 action.complete = _COMPLETED  # type: ignore[attr-defined]
         verb.set_defaults(run=module.run)
     return parser
@@ -105,8 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run(arguments, alone=argv is None)
     except signals.SignalledError as end:
         code = end.exit_code
-        _tell(StoppedError(str(end), exit_code=code))
-    _drop_what_nobody_reads()
+        _report(StoppedError(str(end), exit_code=code))
+    _flush()
     shared_status.end(code)
     return code
 
@@ -117,47 +117,47 @@ def _run(arguments: list[str], alone: bool) -> int:
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError, exit_code_of
     from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
-    # Of a process that does other things as well, the environment is not ours.
+    # Called from another program, it must not change the environment.
     if alone and clear_other_keras():
-        _say(
-            f"{PROG}: {KERAS} is left out: this project is for Keras 2: that is tf_keras where it is installed, else "
-            "keras of TensorFlow 2.15"
+        _print(
+            f"{PROG}: {KERAS} is ignored: this project needs Keras 2, which is tf_keras, or else keras of "
+            "TensorFlow 2.15"
         )
     try:
         code = _dispatch(arguments, alone)
         sys.stdout.flush()
     except TfxEstimatorError as error:
-        _tell(error)
+        _report(error)
         code = exit_code_of(error)
     except KeyboardInterrupt:
-        _say(f"{PROG}: interrupted")
+        _print(f"{PROG}: interrupted")
         code = _INTERRUPTED
     except BrokenPipeError:
-        # The reader, `head` for example, has gone.
+        # The reader, for example `head`, has exited.
         code = _BROKEN_PIPE
     except OSError as error:  # a full disk, or an output that cannot be written
-        _tell(TfxEstimatorError(str(error)))
+        _report(TfxEstimatorError(str(error)))
         code = TfxEstimatorError.exit_code
     return code
 
 
-def _tell(error: TfxEstimatorError) -> None:
-    """Has whoever called the verb know how it ended: a program of Python raises it, others read it."""
+def _report(error: TfxEstimatorError) -> None:
+    """Passes an error to the calling Python program, which raises it, or prints it."""
     from tfx_estimator.pipeline.base import caller
     from tfx_estimator.pipeline.base.errors import to_json
 
     if not caller.tell(**{caller.ERROR: to_json(error)}):
-        _say(f"{PROG}: {error}")
+        _print(f"{PROG}: {error}")
 
 
-def _say(text: str) -> None:
-    # Nobody may be there to read it; the exit code says it as well.
+def _print(text: str) -> None:
+    # stderr may be closed; the exit code remains.
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _drop_what_nobody_reads() -> None:
-    """What a closed pipe, or a full disk, has left in a buffer must not fail again when Python ends."""
+def _flush() -> None:
+    """Flushes the streams; discards what a closed pipe or a full disk left in a buffer, or Python's exit would fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -169,7 +169,7 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
     from tfx_estimator.pipeline.base.environment import check_release
     from tfx_estimator.pipeline.base.errors import DeclarationError
 
-    # Of a pod's command, before a declaration is read that another release has written.
+    # In a pod, before reading a declaration that another release wrote.
     check_release()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
         from tfx_estimator.pipeline.config.problems import nearest
@@ -177,7 +177,7 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
         near = nearest(arguments[0], VERBS)
         todo = f"did you mean `{near}`?" if near else f"see {PROG} --help"
         raise DeclarationError(f"there is no verb {arguments[0]!r}", expected="one of " + ", ".join(VERBS), todo=todo)
-    # Most of the time of a verb that answers at once would go into the options of others.
+    # Adding the options of all verbs would take most of a short verb's time.
     parser = make_parser(arguments[:1] if arguments and arguments[0] in VERBS else VERBS)
     try:
         args = parser.parse_args(arguments)
@@ -193,7 +193,7 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
         from tfx_estimator.pipeline.run.watcher import watched
 
         return watched(lambda: args.run(args))
-    # Nothing to watch; or called by a process that does other things as well, which is not to be forked.
+    # Nothing to watch; or called from another program, which must not be forked.
     from tfx_estimator.pipeline.base.ending.scratch import used
 
     with used():
@@ -210,7 +210,7 @@ def _require_tfx(verb: str) -> None:
         stack = stacks.current()
         raise PipelineError(
             f"{PROG} {verb} needs TFX, which is not installed here",
-            expected=f"{stack.words} and what belongs to them, on Python {stack.python_words} and a Linux with glibc "
+            expected=f"{stack.words} and their dependencies, on Python {stack.python_words} and a Linux with glibc "
             f"{stack.glibc[0]}.{stack.glibc[1]} or newer",
             todo=f'pip install "tfx-estimator[{stack.extra}-locked]"; or the other stack, or a container, as in '
             "docs/install.md",

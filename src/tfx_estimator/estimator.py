@@ -1,10 +1,9 @@
-"""Runs a program that says `tf.estimator`, unchanged, on any TensorFlow.
+"""Runs a program that uses `tf.estimator`, unchanged, on any TensorFlow.
 
     python -m tfx_estimator.estimator train.py --its=arguments
     python -m tfx_estimator.estimator -m trainer.task --its=arguments
 
-are `python train.py …` and `python -m trainer.task …` with `tf.estimator` brought back first, as
-`tfx_estimator.bring_back_estimator` has it.
+are `python train.py …` and `python -m trainer.task …` after `tfx_estimator.bring_back_estimator()`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         arguments: Its file, and its arguments; None takes them from the command line.
 
     Raises:
-        SystemExit: The program, or what it needs, is not there; or it ended so itself.
+        SystemExit: The program or a dependency is missing, or the program raised it.
     """
     from tfx_estimator import TfxEstimatorError, bring_back_estimator
 
@@ -35,9 +34,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         "-m", dest="is_module", action="store_true", help="the program is a module, as after `python -m`"
     )
     parser.add_argument("program", help="a Python file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the program is given")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's arguments")
     given = parser.parse_args(arguments)
-    # As Python itself has it.
+    # As Python itself does.
     sys.path[0] = os.getcwd() if given.is_module else os.path.dirname(os.path.abspath(given.program))
     if not (_is_module(given.program) if given.is_module else os.path.isfile(given.program)):
         parser.error(f"there is no {'module' if given.is_module else 'file'} {given.program}")
@@ -55,7 +54,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def _is_module(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # of a package that is not there
+    except ModuleNotFoundError:  # its package is missing
         return False
 
 

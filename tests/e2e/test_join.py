@@ -35,7 +35,7 @@ def test_the_chief_runs_the_pipeline_and_the_others_train_with_it(digits_run: Fi
         run.terminate()
         run.wait()
     assert run.returncode == 0, said
-    assert "worker-0 has done its part: steps 0 to 100" in said
+    assert "worker-0 has ended: steps 0 to 100" in said
     results, states = workdir.summary("digits"), workdir.states("digits")
     assert (states["Transform"], states["Trainer"]) == ("cached", "ran")
     assert results["training"]["last_step"] == 100

@@ -30,31 +30,33 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 def texts(browser: Browser, selector: str) -> list[str]:
-    return browser.ask(
+    return browser.evaluate(
         f"[...document.querySelectorAll({selector!r})].map(e => e.innerText.trim().replace(/\\s+/g, ' '))"
     )
 
 
 def table(browser: Browser, name: str) -> list[list[str]]:
     rows = f"[...document.querySelectorAll('#{name} tbody tr')]"
-    return browser.ask(f"{rows}.map(row => [...row.cells].map(cell => cell.innerText.trim()))")
+    return browser.evaluate(f"{rows}.map(row => [...row.cells].map(cell => cell.innerText.trim()))")
 
 
 def check_page(browser: Browser, page: Path) -> None:
     """Says nothing on the console, asks for nothing, and is as wide as the screen, light or dark."""
     for width, dark in ((DESKTOP, False), (PHONE, True)):
         browser.open(page, width, dark=dark)
-        assert browser.complaints() == []
+        assert browser.console_messages() == []
         assert browser.requests() == [page.resolve().as_uri()]
-        assert browser.ask("document.documentElement.scrollWidth") == width
+        assert browser.evaluate("document.documentElement.scrollWidth") == width
         # Nothing sticks out, but for what is in a box that scrolls.
         wide = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, pre, svg') && "
         wide += "e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
-        assert browser.ask(wide) == []
+        assert browser.evaluate(wide) == []
         # What can be told from the page must be seen: neither ink on ink nor a chart without a size.
-        assert browser.ask("getComputedStyle(document.body).color != getComputedStyle(document.body).backgroundColor")
-        assert browser.ask("[...document.querySelectorAll('figure > svg')].every(e => e.clientHeight > 100)")
-        assert browser.ask("[...document.querySelectorAll('img')].every(e => e.naturalWidth > 0 && e.alt)")
+        assert browser.evaluate(
+            "getComputedStyle(document.body).color != getComputedStyle(document.body).backgroundColor"
+        )
+        assert browser.evaluate("[...document.querySelectorAll('figure > svg')].every(e => e.clientHeight > 100)")
+        assert browser.evaluate("[...document.querySelectorAll('img')].every(e => e.naturalWidth > 0 && e.alt)")
 
 
 def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digits, browser):
@@ -63,7 +65,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert page.stat().st_size < 3_000_000
     check_page(browser, page)
     browser.open(page, DESKTOP)
-    assert "Left out" not in browser.ask("document.body.innerText")
+    assert "Left out" not in browser.evaluate("document.body.innerText")
     results, labels, probabilities = digits_run.summary, served_digits["labels"], served_digits["probabilities"]
     guesses = probabilities.argmax(axis=1)
 
@@ -78,7 +80,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert waits["BaselineResolver"] == "Trainer"
     assert waits["Transform"] == "TfdsExampleGen, ImageSchemaGen, ExampleValidator"
     assert waits["Pusher"] == "TfdsExampleGen, Trainer, Evaluator"
-    assert browser.ask("document.querySelectorAll('.graph path').length") == sum(
+    assert browser.evaluate("document.querySelectorAll('.graph path').length") == sum(
         len(each["upstream"]) for each in results["components"]
     )
     assert texts(browser, ".graph .pill") == [each["state"] for each in results["components"]]
@@ -89,7 +91,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert f"eval {training['eval_average_loss']:.4g} at step 600" in captions["loss"]
     assert f"eval {training['eval_accuracy']:.4g} at step 600" in captions["accuracy"]
     assert re.search(r"train [\d.]+ at step 5\d\d, ", captions["accuracy"])
-    assert "None: the training went through without one." in texts(browser, "#training p")
+    assert "None." in texts(browser, "#training p")
 
     # Who is taken for whom.
     matrix = np.zeros((10, 10), int)
@@ -108,7 +110,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert cards[0].startswith(f"{labels[worst]} taken for {guesses[worst]} ")
     assert cards[0].endswith(f"loss {losses[worst]:.2f} example {worst}")
     assert f"{guesses[worst]}: {100 * probabilities[worst].max():.1f} %" in cards[0]
-    source = browser.ask("document.querySelector('.mistakes img').src")
+    source = browser.evaluate("document.querySelector('.mistakes img').src")
     picture = matplotlib.image.imread(io.BytesIO(base64.b64decode(source.partition(",")[2])), format="png")
     assert np.array_equal(np.rint(picture * 255).astype(np.uint8), served_digits["images"][worst, ..., 0])
 
@@ -116,13 +118,13 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     counts = table(browser, "counts")
     assert [int(row[2]) for row in counts] == np.bincount(labels).tolist()
     assert sum(int(row[1].replace(",", "")) for row in counts) == results["examples"]["train"]
-    assert browser.ask("document.querySelectorAll('#counts img').length") == 80
+    assert browser.evaluate("document.querySelectorAll('#counts img').length") == 80
     splits = {row[0]: row[1:] for row in table(browser, "splits")}
     assert splits["mean pixel, by channel"][1] == f"{served_digits['images'].mean():.1f}"
     assert splits["standard deviation"][1] == f"{served_digits['images'].std():.1f}"
 
     # The declaration is the whole one, and says where each value came from.
-    assert yaml.safe_load(browser.ask("document.querySelector('pre').textContent")) == yaml.safe_load(
+    assert yaml.safe_load(browser.evaluate("document.querySelector('pre').textContent")) == yaml.safe_load(
         (digits_run.logs / "declaration.yaml").read_text()
     )
     assert ["trainer.model: mnist_cnn", "preset digits:19"] in table(browser, "chosen")
@@ -139,7 +141,7 @@ def test_runs_side_by_side_lay_their_curves_over_each_other(digits_run, browser,
     first, second = (f"{digits_run.logs.name} ({number})" for number in (1, 2))
     assert texts(browser, ".legend li") == [first, second]
     assert ["accuracy", *[f"{100 * digits_run.summary['accuracy']:.2f} %"] * 2] in table(browser, "result-table")
-    labels = browser.ask("[...document.querySelectorAll('figure')].map(e => e.getAttribute('aria-label'))")
+    labels = browser.evaluate("[...document.querySelectorAll('figure')].map(e => e.getAttribute('aria-label'))")
     assert f"{first}: eval" in labels[0]
     assert f"{second}: train" in labels[0]
     assert "Nothing." in texts(browser, "#settings p")

@@ -1,1 +1,1 @@
-"""`tfx-estimator bench`: which distribution strategy pays, measured on the user's own declaration."""
+"""`tfx-estimator bench`: measures distribution strategies on the user's declaration."""

@@ -1,4 +1,4 @@
-"""Shows a comparison of strategies: as a table on the terminal, drawn, and as one HTML file that needs no other."""
+"""Shows a comparison of strategies: a table on the terminal, a plot, and a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from tfx_estimator.pipeline.experiments.side_by_side import MEGABYTE, Row, print
 from tfx_estimator.pipeline.report.page import render
 
 _INPUT = (
-    "share of the time, without what other processes took of the cores, that goes when every batch is the same one in"
-    " memory. Where a process has one core (one_core, and each worker of a cluster), training and input take turns on"
-    " it, and this is all that the input costs; where it has more, this is what of that cost is not hidden behind"
-    " training."
+    "share of the time, corrected for other processes, that is saved if every batch is the same one in memory. If a"
+    " process has one core (one_core, and each worker of a cluster), training and input alternate on it, and this is"
+    " the whole cost of the input; with more cores, it is the part of that cost that does not overlap with training."
 )
-_CORRECTED = "without what other processes took of the cores"
-# Title, and what it means.
+_CORRECTED = "corrected for the CPU time of other processes"
+# Title -> explanation.
 _COLUMNS = {
-    "strategy": "process or processes, and the number of devices or workers",
+    "strategy": "strategy, with the number of devices or workers",
     "cores": "logical CPUs that the tasks ran on",
     "examples/s": (
-        "those of the base, one_core or with GPUs one_device, in the median over the rounds, times the speedup; and how"
-        " far the rounds lie apart. By this number, and the line above, one strategy is the fastest"
+        "median rate of the base (one_core, or one_device with GPUs) over the rounds, times the speedup; ± is half the"
+        " range of the rounds. The fastest strategy is chosen by this number"
     ),
     "CPU µs/example": "user and system time of all tasks together",
     "speedup": (
-        "examples/s, divided by those of the base. Where other processes took some of the cores, the first number is"
-        " without that, and is marked by *; the second is as measured"
+        "examples/s, divided by those of the base. If other processes used the cores, the first number is corrected"
+        " for that and marked by *; the second is as measured"
     ),
-    "efficiency": "speedup, divided by the number of cores, or of GPUs; marked by * as that is",
-    "peak memory": "sum over the tasks of the largest resident memory",
-    "shared once": "sum over the tasks at the end, what they share counted once",
+    "efficiency": "speedup, divided by the number of cores, or of GPUs; marked by * if the speedup is",
+    "peak memory": "sum over the tasks of the peak resident memory",
+    "shared once": "sum over the tasks of the memory at the end, shared memory counted once",
     "input": _INPUT,
 }
 _BAR, _BEST, _DOT, _MARK = "#9db8d2", "#2f6da8", "#222222", "#b03030"
@@ -45,13 +44,13 @@ _DPI = 150
 
 
 def rows(comparison: Comparison) -> list[Row]:
-    """Returns a strategy a row: what it came to, or why there is nothing of it."""
+    """Returns a row for each strategy: its results, or why it has none."""
     measured = [_row(result) for result in comparison.results()]
     return [*measured, *((name, ["", state]) for name, state in comparison.not_measured.items())]
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    """Prints the table, and under it which strategy pays."""
+    """Prints the table, the answer and the doubts."""
     results = comparison.results()
     print_rows(console, list(_COLUMNS), rows(comparison))
     console.print()
@@ -67,7 +66,7 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def to_html(comparison: Comparison, plot: bytes) -> str:
-    """Writes the table, the answer and the plot into one page."""
+    """Renders the table, the answer and the plot as one page."""
     facts, machine = comparison.facts, comparison.facts["machine"]
     sizes = [result.examples_per_step for result in comparison.results()]
     step = " to ".join(dict.fromkeys(f"{size:,.0f}" for size in (min(sizes), max(sizes))))
@@ -75,8 +74,8 @@ def to_html(comparison: Comparison, plot: bytes) -> str:
     return render(
         "bench.html.j2",
         title=f"Strategies of {facts['name']}",
-        under=f"{facts['model']}, steps of {step} examples; {facts['steps']:,} steps after {facts['warmup']:,} to warm"
-        f" up, in {facts['rounds']} rounds; {facts['when']}, {machine['cpu']}, {machine['cores']} cores",
+        under=f"{facts['model']}, steps of {step} examples; {facts['steps']:,} steps after {facts['warmup']:,} warm-up"
+        f" steps, in {facts['rounds']} rounds; {facts['when']}, {machine['cpu']}, {machine['cores']} cores",
         answer=comparison.answer(),
         columns=_COLUMNS,
         rows=rows(comparison),
@@ -86,7 +85,7 @@ def to_html(comparison: Comparison, plot: bytes) -> str:
 
 
 def to_png(comparison: Comparison) -> bytes:
-    """Draws examples/s, CPU per example and memory, a bar for each strategy and a dot for each round."""
+    """Draws examples/s, CPU per example and memory, with a bar for each strategy and a dot for each round."""
     results = comparison.results()
     rounds = [comparison.real(result.strategy) for result in results]
     figure = Figure(figsize=(12, 1.8 + 0.5 * len(results)), layout="constrained")
@@ -97,7 +96,7 @@ def to_png(comparison: Comparison) -> bytes:
     _bars(cpu, "CPU µs per example", [result.cpu_micros_per_example for result in results], min, cpus)
     memories = [[each.peak_rss / MEGABYTE for each in measured] for measured in rounds]
     _bars(memory, "peak memory, MB", [result.peak_rss / MEGABYTE for result in results], min, memories)
-    # The rate at which each core would do as much as the base's one.
+    # The rate with an efficiency of 1.
     marks = [result.examples_per_second / result.efficiency for result in results]
     rate.plot(marks, range(len(marks)), "|", color=_MARK, markersize=18)
     rate.text(1, 1.02, "|  perfect scaling", color=_MARK, ha="right", transform=rate.transAxes)
@@ -117,7 +116,7 @@ def _bars(
     best: Callable[[Sequence[float]], float],
     rounds: Sequence[Sequence[float]],
 ) -> None:
-    """A bar for each strategy, the best one darker, and a dot for each round."""
+    """Draws a bar for each strategy, the best one darker, and a dot for each round."""
     axes.barh(range(len(values)), values, color=[_BEST if each == best(values) else _BAR for each in values])
     for position, dots in enumerate(rounds):
         axes.plot(dots, [position] * len(dots), ".", color=_DOT, markersize=4)

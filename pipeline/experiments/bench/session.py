@@ -1,4 +1,4 @@
-"""`tfx-estimator bench strategies`: measures, as a person sees it on the terminal, and writes the results."""
+"""`tfx-estimator bench strategies`: measures strategies, shows the progress, and writes the results."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def bench_strategies(choice: Choice, plan: Plan, workdir: str, output: Optional[
     """Compares strategies on this machine, on the inputs of the pipeline's runs in the work folder.
 
     Raises:
-        TfxEstimatorError: The inputs could not be made, or a strategy could not be measured; results of the others
-            are written all the same. Where a signal ended it, if there are any of the base and of another strategy.
+        TfxEstimatorError: The inputs could not be made, or a strategy could not be measured; the results of the others
+            are written. After a signal they are written if the base and another strategy have results.
     """
     loaded = choice.loaded[plan.contenders[0].variation]
     folders = PipelineFolders(workdir, loaded.declaration.name)
@@ -70,14 +70,14 @@ class _Bench:
             raise next(iter(failed.values()))
 
     def _measured(self) -> set[str]:
-        """The strategies that there is a result of."""
+        """Returns the strategies with a result."""
         return {each.strategy for each in self._measurements} - set(self._session.failed)
 
     def _ended_early(self) -> str:
         done = self._measured() | set(self._session.failed)
         missing = [name for name in map(str, self._plan.contenders) if name not in done]
         left = f"; not measured: {', '.join(missing)}" if missing else ""
-        return f"It was ended in round {self._round} of {self._plan.rounds}, before all was measured{left}."
+        return f"The comparison was ended in round {self._round} of {self._plan.rounds}{left}."
 
     def _measure(self) -> None:
         with self._view.waiting("starting TensorFlow and TFX"), uncollected():
@@ -100,16 +100,16 @@ class _Bench:
                 given, declaration = inputs[like(variation)], loaded[variation].declaration
                 found = measure(run, self._plan, given, declaration, self._session.folder)
             except TfxEstimatorError as error:
-                # A contender that fails is a result, too; but without the base there is nothing to compare with.
+                # A contender's failure is a result, but the base is needed.
                 if isinstance(error, StoppedError) or name == self._base:
                     raise
                 self._session.failed[name] = error
-                told = "failed"
+                outcome = "failed"
             else:
                 self._measurements += [found] if found else []
-                told = f"{found.examples_per_second:,.0f} examples/s" if found else "not possible"
+                outcome = f"{found.examples_per_second:,.0f} examples/s" if found else "not possible"
             self._view.hide()
-            self._session.tell(f"round {run.round}  {run!s:<42} {told:>22}", started)
+            self._session.print_ended(f"round {run.round}  {run!s:<42} {outcome:>22}", started)
 
     def _write(self, ended: str) -> None:
         from tfx_estimator.pipeline.experiments.bench.page import show, to_html, to_png
@@ -122,7 +122,7 @@ class _Bench:
         session.write(files, lambda console: show(found, console))
 
     def _find_facts(self) -> dict[str, Any]:
-        """What the numbers hold for."""
+        """Returns the conditions of the measurements."""
         loaded = self._choice.loaded[self._plan.contenders[0].variation]
         trainer = loaded.declaration.trainer
         varied = any(each.variation.overrides for each in self._plan.contenders)
@@ -131,7 +131,7 @@ class _Bench:
             "name": loaded.declaration.name,
             "source": loaded.source,
             "model": trainer.model or trainer.module_file,
-            # A module file need not keep to it; what a step trained with was counted.
+            # A module file may use another batch size; examples are counted.
             "global_batch_size": None if trainer.module_file else trainer.global_batch_size,
             "steps": self._plan.steps,
             "warmup": self._plan.warmup,
@@ -148,7 +148,7 @@ class _Bench:
 
 
 class _BenchView(View):
-    """Shows how the trainings go; they have no last step, and a module file's examples/s are not the supervisor's."""
+    """Shows progress without last step, which trainings here lack, and without the supervisor's examples/s."""
 
     def progress(self, text: str) -> None:
         super().progress(re.sub(r"^(step \d+)/.*", r"\1", text))

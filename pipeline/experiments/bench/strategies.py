@@ -1,4 +1,4 @@
-"""What a comparison of strategies measures, and in which order; imports no TensorFlow."""
+"""Plan of a comparison of strategies: which ones, in which order; imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ ALL = "all"
 _DEFAULT_COUNT = 2
 _MOST_COUNT = 64
 _MOST_STEPS, _MOST_ROUNDS = 1_000_000, 1000
-# More steps than any measurement has: no worker comes so late that the others have done them, and no checkpoint comes.
+# More steps than any measurement has: training does not end before a late worker starts, and writes no checkpoint.
 _NEVER = 10**9
 _OPTION = "--strategies"
-# Entries that do not change the steps that are measured.
+# Options of `trainer` that do not change the measured steps.
 _NOT_MEASURED = ("eval_steps", "eval_batch_size", "keep_checkpoint_max", "start_timeout", "stall_timeout")
 _AS_DECLARED = Variation()
 _PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].kind)
@@ -42,26 +42,26 @@ _PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].kind
 
 @dataclass(frozen=True)
 class Contender:
-    """One strategy that is measured."""
+    """One strategy to measure."""
 
     name: str  # `one_core`, `one_device`, or a tf.distribute strategy of the declaration
     count: int = 1  # devices of `mirrored` and `central_storage`, workers of the others; 1 for the first two
     path: str = ""  # value of `trainer.path`; empty is the declared one
     variation: Variation = _AS_DECLARED
-    device: str = CPU  # what trains, and is counted
+    device: str = CPU  # kind of the devices that train
 
     def __str__(self) -> str:
         name = f"{self.name}:{self.count}" if self.name in COUNTED else self.name
         return " ".join(filter(None, (self.path, name, str(self.variation))))
 
     def cores(self, available: Sequence[int]) -> tuple[int, ...]:
-        """Chooses its tasks' logical CPUs: all for `one_device` and GPUs; else one a device or worker, if there are."""
+        """Returns its tasks' logical CPUs: all for `one_device` and GPUs; else one per device or worker."""
         count = len(available) if self.name == ONE_DEVICE or self.device == GPU else self.count
         return tuple(sorted(available)[:count])
 
     @property
     def _train(self) -> dict[str, Any]:
-        """The strategy with its count, as `trainer.distribution.train` declares them."""
+        """The value of `trainer.distribution.train`."""
         name = ONE_DEVICE if self.name == ONE_CORE else self.name
         devices = {"devices": {self.device: 1 if TRAITS[name].is_cluster else self.count}}
         sizes = {"workers": self.count} if TRAITS[name].is_cluster else devices
@@ -69,15 +69,15 @@ class Contender:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """What declares this strategy, and its path, in place of those of a file."""
+        """The `--set` options for this strategy and its path."""
         declared = f"trainer.distribution.train={json.dumps(self._train)}"
         return (declared, f"trainer.path={self.path}") if self.path else (declared,)
 
     def declare(self, declaration: Declaration, steps: int = _NEVER) -> Declaration:
-        """Returns the declaration of this strategy: nothing disturbs the steps, ends them early, or restarts anything.
+        """Returns this strategy's declaration, without checkpoints, early stopping, profiles and restarts.
 
-        Of the strategy's options those are kept that were declared for it. Training goes on until every task has
-        measured, however late a worker comes.
+        Options that were declared for this strategy are kept. Training continues until every task has measured,
+        however late a worker starts.
         """
         values = declaration.dict()
         trainer = values["trainer"]
@@ -101,18 +101,18 @@ class Contender:
         if not (traits.is_cluster and traits.synchronous):
             trainer["sync_every"] = None
         if trainer["class_weights"] == BALANCED:
-            # No weights cost less by a multiplication.
+            # Without weights a step has one multiplication less, a negligible difference.
             trainer["class_weights"] = None
         return Declaration.parse_obj(values)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training that is measured."""
+    """One training to measure."""
 
     contender: Contender
     round: int  # from 1
-    constant_input: bool = False  # on one batch that stays in memory
+    constant_input: bool = False  # whether to train on one batch in memory
 
     def __str__(self) -> str:
         return f"{self.contender} (constant batch)" if self.constant_input else str(self.contender)
@@ -120,16 +120,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a comparison does."""
+    """Plan of a comparison."""
 
     contenders: tuple[Contender, ...]  # the first is the base
-    steps: int  # that are measured
-    warmup: int  # steps before those, and after the first one of the task that comes last
-    rounds: int  # how often each strategy is measured
-    input_share: bool  # measure each once more, on one batch that stays in memory
+    steps: int  # measured steps
+    warmup: int  # steps before those, after the first step of the task that starts last
+    rounds: int  # measurements of each strategy
+    input_share: bool  # whether to measure each once more on one batch in memory
 
     def check(self) -> None:
-        """Refuses numbers that are out of range."""
+        """Raises DeclarationError for numbers that are out of range."""
         for option, value, most in (
             ("--steps", self.steps, _MOST_STEPS),
             ("--warmup", self.warmup, _MOST_STEPS),
@@ -139,13 +139,13 @@ class Plan:
                 raise DeclarationError(
                     f"{option} {value}: this is out of range",
                     expected=f"a number from 1 to {most:,}",
-                    todo="take enough steps for some seconds each, and 3 rounds or more",
+                    todo="choose enough steps for some seconds, and 3 rounds or more",
                 )
 
     def runs(self) -> Iterator[Run]:
-        """The trainings in their order: all strategies in turns, so that what else the machine does meets them alike.
+        """Yields the trainings in order: each round has all strategies, so that other load affects them alike.
 
-        The one on a constant batch follows at once the one that it is compared with.
+        A training on a constant batch directly follows the one that it is compared with.
         """
         for number in range(1, self.rounds + 1):
             for contender in self.contenders:
@@ -155,14 +155,15 @@ class Plan:
 
 
 def default_contenders() -> tuple[Contender, ...]:
-    """All strategies, two devices or workers each."""
+    """Returns all strategies, with two devices or workers each."""
     return tuple(Contender(name, _DEFAULT_COUNT if name in COUNTED else 1) for name in NAMES)
 
 
 def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = (), device: str = CPU) -> tuple[Contender, ...]:
-    """Reads `--strategies`, `--paths` and `--vary`: each strategy on each path under each combination, each once.
+    """Reads `--strategies`, `--paths` and `--vary`: returns each strategy on each path under each combination, once.
 
-    The first is the base, of GPUs `one_device`: all efficiencies refer to it. No paths are the declared one.
+    The first is the base of all efficiencies: `one_core`, or `one_device` with GPUs. Without `--paths` the declared
+    one is used.
     """
     chosen = [Contender(ONE_CORE if device == CPU else ONE_DEVICE)]
     for part in map(str.strip, text.split(",")):
@@ -178,14 +179,14 @@ def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = (), devic
 
 @dataclass(frozen=True)
 class Choice:
-    """What is measured, and what is not."""
+    """The strategies to measure, and those that cannot be trained."""
 
     loaded: Mapping[Variation, Loaded]
     contenders: tuple[Contender, ...]  # those that can be trained; the first is the base
-    refused: Mapping[str, str]  # why the others cannot, by their names
+    refused: Mapping[str, str]  # errors of the others, by name
 
     def inputs_like(self, variation: Variation) -> Variation:
-        """Returns the first variation whose Trainer is given the same as that of another."""
+        """Returns the first variation whose Trainer has the same inputs."""
         return next(each for each in self.loaded if self._given(each) == self._given(variation))
 
     def _given(self, variation: Variation) -> tuple[Any, ...]:
@@ -197,8 +198,8 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
     """Loads the declaration under each variation, and checks it with every strategy.
 
     Raises:
-        DeclarationError: Where nothing is varied, one cannot be trained; else none can. Or a key is both set and
-            varied.
+        DeclarationError: Without variations, a strategy cannot be trained; with some, none can. Or a key is both set
+            and varied.
     """
     loaded: dict[Variation, Loaded] = {}
     refused: dict[str, DeclarationError] = {}
@@ -225,14 +226,14 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
     varied = any(each.variation.overrides for each in contenders)
     if refused and not (varied and chosen):
         raise next(iter(refused.values()))
-    # A variation that every strategy refuses needs no inputs.
+    # A variation without a valid strategy needs no inputs.
     used = {each.variation for each in chosen}
     loaded = {variation: each for variation, each in loaded.items() if variation in used}
     return Choice(loaded, tuple(chosen), {name: str(error) for name, error in refused.items()})
 
 
 def _load(source: str, overrides: Sequence[str], variation: Variation, contenders: Sequence[Contender]) -> Loaded:
-    """Loads the declaration under a variation; where its strategy or path has no such value, with one that has."""
+    """Loads the declaration under a variation, if needed with a contender's strategy and path that allow its value."""
     try:
         return load(source, [*overrides, *variation.overrides])
     except DeclarationError:
@@ -243,19 +244,19 @@ def _load(source: str, overrides: Sequence[str], variation: Variation, contender
 
 
 def check_contender(contender: Contender, loaded: Loaded) -> None:
-    """Refuses what cannot be trained: the batch does not divide evenly, for example, or a run_fn trains by itself."""
+    """Raises DeclarationError for a contender that cannot be trained, for example if the batch is not divisible."""
     declaration = loaded.declaration
     file = declaration.trainer.module_file
-    # A run_fn makes its own strategy and its own session: there is nothing to change, and nowhere to measure.
+    # A run_fn makes its own strategy and session, so the strategy cannot be changed, nor its steps measured.
     if file and RUN_FN in (functions_of(file) or ()):
         raise DeclarationError(
-            f"{loaded.source}: trainer.module_file: {file}: it defines run_fn, which makes a strategy of its own",
+            f"{loaded.source}: trainer.module_file: {file}: it defines run_fn, which makes its own strategy",
             expected="a Python file that defines trainer_fn, and no run_fn",
             todo="name trainer.model, or a module file with a trainer_fn",
         )
     if file and contender.path:
         raise DeclarationError(
-            f"--paths: {loaded.source} names trainer.module_file, which brings its own way of training",
+            f"--paths: {loaded.source} names trainer.module_file, whose training code --paths cannot change",
             expected="a declaration that names trainer.model",
             todo="leave --paths out",
         )
@@ -270,12 +271,12 @@ def check_contender(contender: Contender, loaded: Loaded) -> None:
 
 
 def available_cores() -> tuple[int, ...]:
-    """The logical CPUs that this process may use: of a container with a quota, as many as that allows."""
+    """Returns the logical CPUs that this process may use, limited by a container's quota."""
     return tuple(sorted(os.sched_getaffinity(0))[: available_cpus()])
 
 
 def _training(contender: Contender, declaration: Declaration) -> str:
-    """What is measured of a contender: of two with the same there is nothing to compare."""
+    """Returns a key of a contender's training: two with the same key measure the same."""
     declared = contender.declare(declaration)
     values = {name: value for name, value in declared.trainer.dict().items() if name not in _NOT_MEASURED}
     parts = [contender.name, contender.count, declared.data.dict(), declared.transform.dict(), values]
@@ -283,12 +284,12 @@ def _training(contender: Contender, declaration: Declaration) -> str:
 
 
 def _same(contender: Contender, earlier: Contender) -> DeclarationError:
-    """Says which values change nothing."""
+    """Returns an error that names the values without effect."""
     others = earlier.variation.values
     keys = [key for key, value in contender.variation.values.items() if others.get(key) != value]
     return DeclarationError(
         f"trains the same as {earlier}: --vary {' and '.join(keys)} has no effect here",
-        todo=f"use {_OPTION} and --paths for what is of a strategy or of a path",
+        todo=f"use {_OPTION} and --paths for options of a strategy or path",
     )
 
 
@@ -298,7 +299,7 @@ def _check_known(option: str, name: str, names: Sequence[str]) -> None:
         raise DeclarationError(
             f"{option}: there is no {name!r} to measure",
             expected=f"some of {', '.join(names)}",
-            todo=f"did you mean `{near}`?" if near else "list them with commas in between",
+            todo=f"did you mean `{near}`?" if near else "separate them by commas",
         )
 
 
@@ -308,8 +309,8 @@ def _parse(part: str) -> Contender:
     counted = name in COUNTED
     if colon and not (counted and re.fullmatch(r"[1-9][0-9]?", count) and int(count) <= _MOST_COUNT):
         raise DeclarationError(
-            f"{_OPTION} {part}: {count!r} is no count of devices or workers",
-            expected=f"a whole number from 1 to {_MOST_COUNT}" if counted else f"{name}: one process takes no count",
+            f"{_OPTION} {part}: {count!r} is not a number of devices or workers",
+            expected=f"a whole number from 1 to {_MOST_COUNT}" if counted else f"{name}: one process, without a number",
             todo=f"write for example {name if counted else COUNTED[0]}:{_DEFAULT_COUNT}",
         )
     return Contender(name, int(count) if colon else _DEFAULT_COUNT if counted else 1)

@@ -1,1 +1,1 @@
-"""`tfx-estimator compare`: several trainings on the same examples, side by side, and what tells them apart."""
+"""`tfx-estimator compare`: compares trainings on the same examples."""

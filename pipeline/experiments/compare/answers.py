@@ -1,4 +1,4 @@
-"""Asks each model for the class of every evaluation example, in a process of its own, and measures what it says."""
+"""Predicts the class of every evaluation example with each model, in a separate process, and computes the metrics."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tfx_estimator.pipeline.report.page import LeftOutError
 from tfx_estimator.pipeline.user_source import loader
 
 _PROGRAM = "from tfx_estimator.pipeline.experiments.compare import answers; answers.main(*sys.argv[1:])"
-# Variables that a path keeps beside the model's own.
+# Variables in a checkpoint that are not the model's.
 _NO_PARAMETERS = ("global_step", "save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH", ".OPTIMIZER_SLOT")
 
 _METRICS = "evaluator.metrics"
 _PREDICTION, _LABEL = "prediction", "label"
-# An option of metrics that read another feature than scores and label.
+# An option of metrics that read further features.
 _OF_FEATURES = "feature_key_path"
 _OF_BLESSING = ("threshold", "change_threshold", "slices")
-# Metrics that are measured for every candidate anyway.
+# Metrics that every candidate has anyway.
 _BUILT_IN = ("sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count")
 
 
@@ -39,26 +39,26 @@ class Model:
     """The model of a candidate."""
 
     candidate: Candidate
-    outputs: Outputs  # what its components made, by component and output
-    split: str  # the one that is evaluated
-    cached: bool  # was it trained before
+    outputs: Outputs
+    split: str  # the evaluated one
+    cached: bool  # whether it was trained before
 
     @property
     def name(self) -> str:
-        """Of the candidate."""
+        """The candidate's label."""
         return self.candidate.label
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model says of the evaluation examples, and how large it is."""
+    """A model's predictions of the evaluation examples, and its size."""
 
     labels: np.ndarray  # the true classes; int64 [examples]
     probabilities: np.ndarray  # float32 [examples, classes]
-    output: str  # the served output that was read
+    output: str  # name of the served output
     model_bytes: int  # of the SavedModel's files
     parameters: int  # numbers in its variables
-    notes: Sequence[str] = field(default_factory=list)  # what to know of them; a sentence each
+    notes: Sequence[str] = field(default_factory=list)  # a sentence each
     metrics: Mapping[str, float] = field(default_factory=dict)  # the declared ones, by the Evaluator's names
 
     @property
@@ -67,7 +67,7 @@ class Answers:
         return self.probabilities.argmax(axis=1)
 
     def take(self, order: np.ndarray) -> Answers:
-        """Returns them in another order: of each example its place now, int64 [examples]."""
+        """Returns the answers in another order: the present index of each example, int64 [examples]."""
         return replace(self, labels=self.labels[order], probabilities=self.probabilities[order])
 
 
@@ -75,45 +75,45 @@ def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, A
     """Predicts all evaluation examples with the exported model, in a fresh process.
 
     Args:
-        folder: For the files in between.
-        log: Where what the process prints goes: this one's stdout.
+        folder: For temporary files.
+        log: File of the process's output, which is this process's stdout.
 
     Raises:
-        TfxEstimatorError: The model serves nothing that can be compared, or the process ended without an answer.
+        TfxEstimatorError: The model's outputs cannot be compared, or the process ended without a result.
     """
-    task, told_file = os.path.join(folder, "task"), os.path.join(folder, "told")
+    task, result_file = os.path.join(folder, "task"), os.path.join(folder, "result")
     declared = model.candidate.values.get("evaluator.prediction_key")
     write_whole(task, pickle.dumps((model.outputs, model.split, declared, list(metrics))))
-    words = [*loader.fresh_python(_PROGRAM), task, told_file]
+    command = [*loader.fresh_python(_PROGRAM), task, result_file]
     environment = {**os.environ, "PYTHONPATH": loader.python_path()}
-    code = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
-    if not os.path.exists(told_file):
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
+    if not os.path.exists(result_file):
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise PipelineError(
             f"the process that predicts the evaluation examples {how}",
             expected="a model that can be loaded, and memory for it",
             todo=f"see {log}",
         )
-    with open(told_file, "rb") as file:
-        told = pickle.load(file)
-    if isinstance(told, TfxEstimatorError):
-        raise told
-    return told
+    with open(result_file, "rb") as file:
+        result = pickle.load(file)
+    if isinstance(result, TfxEstimatorError):
+        raise result
+    return result
 
 
-def main(task: str, told_file: str) -> None:
-    """The fresh process: predicts as one file says, and writes its answers, or its error, into another."""
+def main(task: str, result_file: str) -> None:
+    """Entry point of the child process: reads the task from a file, and writes Answers or an error to another."""
     with open(task, "rb") as file:
-        asked = pickle.load(file)
-    told: Answers | TfxEstimatorError
+        arguments = pickle.load(file)
+    result: Answers | TfxEstimatorError
     try:
-        told = _predict(*asked)
+        result = _predict(*arguments)
     except LeftOutError as reason:
         expected = "a model that serves scores of the classes for tf.Examples, and its evaluation examples"
-        told = DeclarationError(str(reason), expected=expected, todo="leave it out")
+        result = DeclarationError(str(reason), expected=expected, todo="leave it out")
     except TfxEstimatorError as error:
-        told = error
-    write_whole(told_file, pickle.dumps(told))
+        result = error
+    write_whole(result_file, pickle.dumps(result))
 
 
 def _predict(outputs: Outputs, split: str, declared: str | None, metrics: Sequence[Mapping[str, Any]]) -> Answers:
@@ -143,7 +143,7 @@ def _predict(outputs: Outputs, split: str, declared: str | None, metrics: Sequen
 
 
 def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]:
-    """Returns the metrics that any of the candidates declares, without thresholds."""
+    """Returns the metrics that any candidate declares, without thresholds."""
     found: list[Mapping[str, Any]] = []
     for candidate in candidates:
         for metric in expand_metrics(candidate.values.get(_METRICS) or ()):
@@ -156,17 +156,17 @@ def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]
 def measure_all(
     metrics: Sequence[Mapping[str, Any]], labels: np.ndarray, probabilities: np.ndarray, *rest: Any
 ) -> tuple[dict[str, float], list[str]]:
-    """Measures what fits a model, as one metric may be made for another's outputs; and says why others are left out."""
+    """Computes the metrics that fit the model's outputs; returns them, and notes on the others."""
     try:
         return measure(metrics, labels, probabilities, *rest), []
-    except Exception:  # TFMA and Keras tell a metric that does not fit in many ways
+    except Exception:  # TFMA and Keras raise various errors for a metric that does not fit
         found: dict[str, float] = {}
         notes = []
         for metric in metrics:
             try:
                 found |= measure([metric], labels, probabilities, *rest)
             except Exception as error:
-                # Beam adds lines of its own; the first one is the error's.
+                # Beam appends lines; the first one is the error's.
                 why = (str(error).strip() or type(error).__name__).splitlines()[0]
                 notes.append(f"The metric {metric['name']} was not measured: {why}")
         return found, notes
@@ -179,12 +179,12 @@ def measure(
     label_names: Sequence[str],
     of_two: bool = False,
 ) -> dict[str, float]:
-    """Measures, in this process; returns the numbers by the Evaluator's names.
+    """Computes metrics in this process; returns them by the Evaluator's names.
 
     Args:
         labels: int64 [examples].
         probabilities: float32 [examples, classes].
-        of_two: Does the model serve one score, that of the second of two classes.
+        of_two: Whether the model serves one score, of the second of two classes.
     """
     import pandas as pd
     import tensorflow_model_analysis as tfma
@@ -192,7 +192,7 @@ def measure(
     from tfx_estimator.components.evaluator.completion import complete
     from tfx_estimator.components.evaluator.eval_config import eval_config
     from tfx_estimator.components.served_outputs import Scores
-    from tfx_estimator.pipeline.run.results import numbers_of
+    from tfx_estimator.pipeline.run.results import scalar_metrics
 
     config = eval_config(EvaluatorSection.parse_obj({"metrics": metrics, "slices": ()}), label_names)
     for each in config.metrics_specs:
@@ -205,4 +205,4 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
         found = tfma.analyze_raw_data(data, config, folder)
         (overall,) = (values for key, values in found.slicing_metrics if not key)
-    return {name: value for name, value in numbers_of(overall) if name not in _BUILT_IN}
+    return {name: value for name, value in scalar_metrics(overall) if name not in _BUILT_IN}

@@ -1,4 +1,4 @@
-"""What is compared: declarations that are trained, and runs that are finished; imports no TensorFlow."""
+"""Candidates of a comparison: declarations to train, and finished runs; imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _VARY = "--vary"
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of those that are compared: a declaration to train, or a finished run."""
+    """A declaration to train, or a finished run."""
 
-    name: str  # no two have the same, but those that differ in their seed alone
+    name: str  # unique, except among seeds of one declaration
     source: str  # a preset, a file or a folder, as the user named it
     loaded: Loaded | None = None
     run: Run | None = None
-    seed: int | None = None  # where a declaration is trained under several
+    seed: int | None = None  # for a declaration that is trained under several seeds
 
     @property
     def label(self) -> str:
-        """A name that it alone has."""
+        """A unique name."""
         return self.name if self.seed is None else f"{self.name}, seed {self.seed}"
 
     @property
     def home(self) -> str:
-        """The pipeline's folder; empty if it was not run."""
+        """The pipeline's folder; empty for a declaration."""
         return self.run.home if self.run else ""
 
     @property
     def values(self) -> dict[str, Any]:
-        """What was declared, by dotted path."""
+        """The declared values, by dotted path."""
         if self.run:
             return self.run.values
         declared = self.loaded.declaration.dict() if self.loaded else {}
@@ -53,11 +53,11 @@ class Candidate:
 def find_candidates(
     sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str], repeat: int = 1
 ) -> list[Candidate]:
-    """Finds what is to be compared with the first one, under each combination of what is varied.
+    """Finds the candidates, or the combinations of the varied values; the first is the base.
 
     Args:
-        repeat: How often each is trained, under seeds that follow the declared one; they stand beside each other.
-            A declaration that is named again has those that follow.
+        repeat: Number of trainings of each, under consecutive seeds from the declared one; they are adjacent in the
+            result. A declaration that is named twice gets the seeds after those.
     """
     folders = [source for source in sources if _is_folder(source)]
     if not vary:
@@ -89,19 +89,19 @@ def find_candidates(
 
 
 def _repeated(candidates: Sequence[Candidate], repeat: int) -> list[Candidate]:
-    """Each under several seeds. No two share a training: that would count twice, and make them look alike."""
+    """Returns each under several seeds. No two share a training, which would count twice and make them look alike."""
     found: list[Candidate] = []
-    alike: dict[str, list[tuple[int, Candidate]]] = {}  # the first seed of each, by what else decides a training
+    first_seeds: dict[str, list[tuple[int, Candidate]]] = {}  # the first seeds, by what else decides a training
     for each in candidates:
         first = _seed(each)
-        others = alike.setdefault(_training(each), [])
-        # Named twice, it is compared with itself, under seeds of its own.
+        others = first_seeds.setdefault(_training(each), [])
+        # A declaration that is named twice is compared with itself under other seeds.
         if any(_seed(other) == first for _, other in others):
             first = max(begun for begun, _ in others) + repeat
         for begun, other in others:
             if abs(first - begun) < repeat:
                 raise DeclarationError(
-                    f"--repeat {repeat}: {other.name} and {each.name} differ in trainer.seed alone, {begun} and "
+                    f"--repeat {repeat}: {other.name} and {each.name} differ in trainer.seed only, {begun} and "
                     f"{first}, and would share trainings",
                     expected=f"seeds that are {repeat} or more apart",
                     todo=f"for example {begun} and {begun + repeat}",
@@ -117,7 +117,7 @@ def _seed(candidate: Candidate) -> int:
 
 
 def _training(candidate: Candidate) -> str:
-    """What decides a training on the same examples, but for its seed."""
+    """Returns a key of all that decides a training on the same examples, except its seed."""
     assert candidate.loaded
     declaration = candidate.loaded.declaration
     trainer, _ = declaration.trainer.split()
@@ -154,7 +154,7 @@ def _varied(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str
     if len(sources) != 1:
         raise DeclarationError(
             f"{_VARY} with {len(sources)} sources",
-            expected="one declaration, which is compared with itself under other values",
+            expected="one declaration, to compare with itself under other values",
             todo="name one, or leave --vary out",
         )
     variations = parse_variations(vary)
@@ -180,7 +180,7 @@ def _check_count(count: int, todo: str) -> None:
 
 
 def _check_same_examples(candidates: Sequence[Candidate]) -> None:
-    """Refuses declarations that would not be trained on the same materialised examples."""
+    """Raises DeclarationError for declarations that do not train on the same materialised examples."""
     if len(candidates) < 2:
         return
     first, *others = candidates
@@ -196,26 +196,26 @@ def _check_same_examples(candidates: Sequence[Candidate]) -> None:
         if lines:
             raise DeclarationError(
                 "\n".join([f"{first.name} and {other.name} are not trained on the same examples:", *lines]),
-                expected="the same `data` and the same `transform` in all: else predictions are not paired",
+                expected="the same `data` and `transform` in all, because predictions are paired",
                 todo="make them the same, with --set for example",
             )
 
 
 def _examples(candidate: Candidate) -> dict[str, Any]:
-    """What decides the examples that training reads, by dotted path."""
+    """Returns the values that decide the examples that training reads, by dotted path."""
     assert candidate.loaded
     declaration = candidate.loaded.declaration
     found = {}
     for name in ("data", "transform"):
         deciding, _ = getattr(declaration, name).split()
         found.update({".".join(path): value for path, value in leaves(deciding, (name,))})
-    # The same name in two folders may be of two functions.
+    # The same name in two folders may mean two functions.
     found["the source of transform"] = fingerprint_source(declaration.transform.target, candidate.loaded.search_paths)
     return found
 
 
 def _with_unique_names(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Names those apart that would be called the same: by their whole source, else by their place."""
+    """Makes names unique: by the whole source, or else by a number."""
     names = [one_line(each.name) for each in candidates]
     if len(set(names)) < len(names):
         names = [one_line(each.source) if names.count(name) > 1 else name for name, each in zip(names, candidates)]

@@ -1,4 +1,4 @@
-"""Pairs the answers of all candidates, and says what they tell."""
+"""Pairs the answers of all candidates, and compares them."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ from tfx_estimator.pipeline.experiments.compare.results import (
 )
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data
-from tfx_estimator.pipeline.report.metrics import entitle
+from tfx_estimator.pipeline.report.metrics import metric_name
 from tfx_estimator.pipeline.report.page import attempt
 from tfx_estimator.pipeline.report.predictions import losses
 from tfx_estimator.pipeline.report.training import read_training
 
-# With fewer examples every interval is wide, whatever was trained.
+# With fewer examples every interval is wide.
 _FEW = 1000
-# Shorter trainings say more about the moment than about what is trained.
+# The speed of shorter trainings is mostly noise.
 _LEAST_SECONDS = 2.0
 
 
 def judge(
-    had: Sequence[tuple[Model, Answers]], failures: Mapping[str, str], facts: Mapping[str, Any]
+    answered: Sequence[tuple[Model, Answers]], failures: Mapping[str, str], facts: Mapping[str, Any]
 ) -> tuple[Comparison, str]:
-    """Compares the models by what they say of the same examples; returns what was found, and the page of it."""
-    models = [model for model, _ in had]
+    """Compares models by their answers to the same examples; returns the comparison and its page."""
+    models = [model for model, _ in answered]
     split = models[0].split
     data = open_data(models[0].outputs)
-    answers = _paired(had, data)
+    answers = _paired(answered, data)
     labels = answers[0].labels
-    lost = [losses(labels, each.probabilities) for each in answers]
+    entropies = [losses(labels, each.probabilities) for each in answers]
     results = []
-    for each, found, loss in zip(models, answers, lost):
+    for each, found, loss in zip(models, answers, entropies):
         facts_of_training = facts_of(need(each.outputs, "Trainer", "model_run").properties)
-        metrics = {entitle(name, data.names): value for name, value in found.metrics.items()}
+        metrics = {metric_name(name, data.names): value for name, value in found.metrics.items()}
         scores, size = score(labels, found.probabilities, loss), (found.output, found.model_bytes, found.parameters)
         results.append(
             Result(each.name, each.candidate.source, *scores, *size, facts_of_training, each.cached, metrics)
         )
     notes = _notes(results, answers)
-    # Of each candidate its trainings, one or one for each seed.
-    places: dict[str, list[int]] = {}
-    for place, each in enumerate(models):
-        places.setdefault(each.candidate.name, []).append(place)
-    names, firsts = list(places), [own[0] for own in places.values()]
+    # The indices of each candidate's trainings, one or one for each seed.
+    indices: dict[str, list[int]] = {}
+    for index, each in enumerate(models):
+        indices.setdefault(each.candidate.name, []).append(index)
+    names, firsts = list(indices), [own[0] for own in indices.values()]
     predicted = [each.predicted for each in answers]
     if models[0].candidate.seed is None:
-        pairs = pair_up(names, labels, predicted, lost, data.names)
+        pairs = pair_up(names, labels, predicted, entropies, data.names)
     else:
-        grouped = [[predicted[place] for place in own] for own in places.values()]
-        grouped_lost = [np.stack([lost[place] for place in own]) for own in places.values()]
-        pairs = pair_up_seeds(names, labels, grouped, grouped_lost, data.names)
+        grouped = [[predicted[index] for index in own] for own in indices.values()]
+        grouped_losses = [np.stack([entropies[index] for index in own]) for own in indices.values()]
+        pairs = pair_up_seeds(names, labels, grouped, grouped_losses, data.names)
         results = [
-            _over_seeds(name, [(models[place].candidate.seed, results[place]) for place in own], labels, each, loss)
-            for (name, own), each, loss in zip(places.items(), grouped, grouped_lost)
+            _over_seeds(name, [(models[index].candidate.seed, results[index]) for index in own], labels, each, loss)
+            for (name, own), each, loss in zip(indices.items(), grouped, grouped_losses)
         ]
         notes += [
-            f"{name}: its trainings answer alike under every seed; does its code take `trainer.seed`?"
-            for name, each in zip(names, grouped_lost)
+            f"{name}: its trainings predict the same under every seed; does its code use `trainer.seed`?"
+            for name, each in zip(names, grouped_losses)
             if all(np.array_equal(each[0], other) for other in each[1:])
         ]
     comparison = Comparison(results, pairs, len(labels), split, {**facts, "data": data.title}, failures, notes)
@@ -82,11 +82,15 @@ def judge(
 
 
 def _over_seeds(
-    name: str, had: Sequence[tuple[Any, Result]], labels: np.ndarray, predicted: Sequence[np.ndarray], lost: np.ndarray
+    name: str,
+    by_seed: Sequence[tuple[Any, Result]],
+    labels: np.ndarray,
+    predicted: Sequence[np.ndarray],
+    entropies: np.ndarray,
 ) -> Result:
-    """What a candidate came to that was trained under several seeds, of what each of them came to."""
-    results = [result for _, result in had]
-    accuracy, loss = score_seeds(labels, predicted, lost)
+    """Returns a candidate's result over several seeds from the results of each seed."""
+    results = [result for _, result in by_seed]
+    accuracy, loss = score_seeds(labels, predicted, entropies)
     return replace(
         results[0],
         name=name,
@@ -97,17 +101,17 @@ def _over_seeds(
         metrics=mean_facts([each.metrics for each in results]),
         cached=all(each.cached for each in results),
         replicates=[
-            Replicate(seed, each.accuracy.value, each.loss.value, each.training, each.metrics) for seed, each in had
+            Replicate(seed, each.accuracy.value, each.loss.value, each.training, each.metrics) for seed, each in by_seed
         ],
     )
 
 
-def _paired(had: Sequence[tuple[Model, Answers]], data: DataSet) -> list[Answers]:
-    """Puts all answers in the order of the first's."""
-    first, base = had[0]
+def _paired(answered: Sequence[tuple[Model, Answers]], data: DataSet) -> list[Answers]:
+    """Returns all answers in the order of the first's."""
+    first, base = answered[0]
     expected = None
     answers = []
-    for each, found in had:
+    for each, found in answered:
         if _examples(each) == _examples(first):
             answers.append(found)
             continue
@@ -119,8 +123,8 @@ def _paired(had: Sequence[tuple[Model, Answers]], data: DataSet) -> list[Answers
                 f"{first.name} and {each.name} were not evaluated on the same examples:\n"
                 f"  {data.title}, {len(base.labels):,} examples of {first.split}, {len(data.names)} classes\n"
                 f"  {theirs.title}, {len(found.labels):,} examples of {each.split}, {len(theirs.names)} classes",
-                expected="the same images with the same labels in both: else predictions are not paired",
-                todo="compare runs of the same `data`, or the declarations, which are trained then",
+                expected="the same images with the same labels in both, because predictions are paired",
+                todo="compare runs of the same `data`, or their declarations, which are then trained",
             )
         answers.append(found.take(order))
     return answers
@@ -138,25 +142,25 @@ def _notes(results: Sequence[Result], answers: Sequence[Answers]) -> list[str]:
     notes = [f"{result.name}: {note}" for result, each in zip(results, answers) for note in each.notes]
     steps = {result.training.get("last_step") for result in results}
     if len(steps) > 1:
-        notes.append("They were not trained for as many steps.")
+        notes.append("They were not trained for the same number of steps.")
     if cached := [result.name for result in results if result.cached]:
         notes.append(
-            f"Trained before: {', '.join(cached)}; examples/s, CPU and memory are of that time, and what else the "
-            "machine did then."
+            f"Trained before: {', '.join(cached)}; examples/s, CPU and memory were measured then, possibly under "
+            "another load of the machine."
         )
     seconds = {result.name: result.training.get("steady_seconds", _LEAST_SECONDS) for result in results}
     if short := [name for name, lasted in seconds.items() if lasted < _LEAST_SECONDS]:
         notes.append(
-            f"Steps lasted less than {_LEAST_SECONDS:g} s, too short to tell what they cost: {', '.join(short)}."
+            f"Training steps took less than {_LEAST_SECONDS:g} s, too short to measure speed: {', '.join(short)}."
         )
     if resumed := [result.name for result in results if result.training.get("first_step")]:
-        notes.append(f"Went on from an earlier checkpoint: {', '.join(resumed)}; seconds are of the rest alone.")
+        notes.append(f"Resumed from an earlier checkpoint: {', '.join(resumed)}; seconds are of the later steps only.")
     if len(answers[0].labels) < _FEW:
         notes.append(
-            f"{len(answers[0].labels):,} examples tell only large differences apart: see how wide the intervals are."
+            f"{len(answers[0].labels):,} examples show only large differences: see the width of the intervals."
         )
     if any(np.isinf([result.loss.high, result.loss.low]).any() for result in results):
-        notes.append("One example says nothing of a mean loss.")
+        notes.append("A mean loss of one example has no interval.")
     return notes
 
 
@@ -170,12 +174,12 @@ def digests(data: DataSet, split: str) -> list[bytes]:
 
 
 def match(first: Sequence[bytes], second: Sequence[bytes]) -> np.ndarray | None:
-    """Returns for each example of one run its place in another, int64 [examples]; None if they are not the same.
+    """Returns the index in the second run of each example of the first, int64 [examples]; None if they differ.
 
     Equal examples are paired in their order.
     """
     orders = [sorted(range(len(each)), key=each.__getitem__) for each in (first, second)]
-    if [first[place] for place in orders[0]] != [second[place] for place in orders[1]]:
+    if [first[index] for index in orders[0]] != [second[index] for index in orders[1]]:
         return None
     found = np.empty(len(first), np.int64)
     found[orders[0]] = orders[1]

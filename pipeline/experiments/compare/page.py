@@ -1,4 +1,4 @@
-"""Shows a comparison: as tables on the terminal, and as one page that needs no other file."""
+"""Shows a comparison as tables on the terminal, and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tfx_estimator.pipeline.experiments.side_by_side import (
     fact_rows,
     print_rows,
     render_side_by_side,
-    told,
+    show_fact,
 )
 from tfx_estimator.pipeline.report.metrics import show_metric
 from tfx_estimator.pipeline.report.page import Missing, show_number, show_percent, show_seconds
 from tfx_estimator.pipeline.report.training import Training
 
-if TYPE_CHECKING:  # a page of what is known needs no TensorFlow
+if TYPE_CHECKING:  # these import TensorFlow
     from tfx_estimator.pipeline.experiments.compare.answers import Answers
     from tfx_estimator.pipeline.report.examples import DataSet
 
@@ -32,13 +32,13 @@ _MOST_DISAGREED = 20
 
 
 def result_rows(comparison: Comparison) -> list[Row]:
-    """Returns the facts of each candidate."""
+    """Returns rows with the results of each candidate."""
 
     def metric(name: str) -> Callable[[Result], Optional[str]]:
-        return lambda each: told(each.metrics, name, show_metric)
+        return lambda each: show_fact(each.metrics, name, show_metric)
 
     def of_training(name: str, show: Callable[[float], str] = show_number) -> Callable[[Result], Optional[str]]:
-        return lambda each: told(each.training, name, show)
+        return lambda each: show_fact(each.training, name, show)
 
     facts: dict[str, Callable[[Result], Optional[str]]] = {
         "accuracy": lambda each: _show_interval(each.accuracy, "{:.2f}", 100, " %"),
@@ -60,15 +60,15 @@ def result_rows(comparison: Comparison) -> list[Row]:
 
 
 def _seed_facts(results: Sequence[Result]) -> dict[str, Callable[[Result], Optional[str]]]:
-    """What each training came to, where there are several of each, and how far apart these are."""
+    """Returns the results of each training, and their spread, if there are several seeds."""
     count = max(len(each.replicates) for each in results)
 
     def seed(number: int) -> Callable[[Result], Optional[str]]:
-        def tell(each: Result) -> Optional[str]:
+        def show_seed(each: Result) -> Optional[str]:
             one = each.replicates[number]
             return f"{100 * one.accuracy:.2f} %, {one.loss:.4f} (seed {one.seed})"
 
-        return tell
+        return show_seed
 
     facts: dict[str, Callable[[Result], Optional[str]]] = {
         f"training {number + 1}": seed(number) for number in range(count)
@@ -80,7 +80,7 @@ def _seed_facts(results: Sequence[Result]) -> dict[str, Callable[[Result], Optio
 
 
 def pair_rows(comparison: Comparison) -> list[Row]:
-    """Returns what tells each candidate from the first."""
+    """Returns rows with the differences of each candidate from the first."""
     facts: dict[str, Callable[[Pair], Optional[str]]] = {
         "accuracy, points": lambda each: _show_points(each.accuracy),
         "mean loss, higher by": lambda each: _show_interval(each.loss, "{:+.4f}"),
@@ -100,7 +100,7 @@ def pair_rows(comparison: Comparison) -> list[Row]:
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    """Prints the tables, and under them what they say."""
+    """Prints the tables and the conclusions."""
     names = [one_line(each.name) for each in comparison.results]
     print_rows(console, [f"{comparison.examples:,} examples of {comparison.split}", *names], result_rows(comparison))
     if comparison.pairs:
@@ -116,12 +116,12 @@ def show(comparison: Comparison, console: Console) -> None:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """An example that the candidates do not take for the same class."""
+    """An example for which the candidates predict different classes."""
 
     position: int  # in the split, in the order of the first candidate's files
     image: str
     truth: str
-    predicted: list[tuple[str, float]]  # of each candidate its class, and the probability that it gave it
+    predicted: list[tuple[str, float]]  # class and its probability, by each candidate
 
 
 def to_html(
@@ -130,7 +130,12 @@ def to_html(
     values: Sequence[Mapping[str, Any]],
     disagreements: Sequence[Disagreement] | Missing,
 ) -> str:
-    """Writes the page; of each candidate there are its curves, and what was declared, by dotted path."""
+    """Renders the page.
+
+    Args:
+        trainings: The curves of each candidate.
+        values: Declared values of each candidate, by dotted path.
+    """
     return render_side_by_side(
         "compare.html.j2",
         trainings,
@@ -144,7 +149,7 @@ def to_html(
 
 
 def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) -> list[Disagreement]:
-    """Finds the examples, in the order of the first, on which probabilities lie furthest apart, the furthest first."""
+    """Finds the examples with different predictions whose probabilities differ most, in descending order."""
     from tfx_estimator.pipeline.report.examples import to_data_uri
 
     predicted = [each.predicted for each in answers]
@@ -173,13 +178,13 @@ def _images(data: DataSet, split: str, positions: set[int]) -> dict[int, np.ndar
     found: dict[int, np.ndarray] = {}
     seen = 0
     for _, raw, labels in batches(data, split, max(positions) + 1):
-        found.update({place: to_image(data, raw[place - seen]) for place in positions if 0 <= place - seen < len(raw)})
+        found.update({index: to_image(data, raw[index - seen]) for index in positions if 0 <= index - seen < len(raw)})
         seen += len(labels)
     return found
 
 
 def _class_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """Of each class: `label`, `count`, the first candidate's recall, and of each other one recall and difference."""
+    """Returns, by class, `label`, `count`, the first candidate's recall, and the others' recalls and differences."""
     if not comparison.pairs:
         return []
     return [
@@ -197,14 +202,14 @@ def _class_rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _sign(found: ClassDifference) -> str:
-    """`better` or `worse` where 0 is not in the interval."""
+    """Returns `better` or `worse` if 0 is not in the interval."""
     if found.difference.holds(0):
         return ""
     return "better" if found.difference.value > 0 else "worse"
 
 
 def _show_points(found: Interval) -> str:
-    """A difference of shares, in points of 100."""
+    """Formats a difference of shares, in percentage points."""
     return _show_interval(found, "{:+.2f}", 100)
 
 

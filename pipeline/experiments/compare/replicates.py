@@ -1,4 +1,4 @@
-"""Declarations that are trained under several seeds: what their trainings came to, and whether they differ."""
+"""Compares declarations that are trained under several seeds."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import numpy as np
 from tfx_estimator.pipeline.experiments.compare.results import ClassDifference, Pair, SeedTest
 from tfx_estimator.pipeline.experiments.compare.statistics import Interval, holm, kappa, over_seeds
 
-# As of Agresti and Coull for a share, and of Bonett and Price for a difference of two.
+# Made-up examples after Agresti and Coull for a share, and after Bonett and Price for a difference of two.
 _ADDED_TO_SHARE, _ADDED_TO_DIFFERENCE = (0, 0, 1, 1), (-1, 1)
 
 
-def score_seeds(labels: np.ndarray, predicted: Sequence[np.ndarray], lost: np.ndarray) -> tuple[Interval, Interval]:
+def score_seeds(
+    labels: np.ndarray, predicted: Sequence[np.ndarray], entropies: np.ndarray
+) -> tuple[Interval, Interval]:
     """Returns accuracy and mean loss, over the seeds and over the examples.
 
     Args:
         labels: The true classes; int64 [examples].
-        predicted: Of each training the predicted classes; int64 [examples].
-        lost: Cross-entropy; float64 [trainings, examples].
+        predicted: The predicted classes of each training; int64 [examples].
+        entropies: Cross-entropy; float64 [trainings, examples].
     """
     accuracy, _ = over_seeds(_right(labels, predicted), None, _ADDED_TO_SHARE)
-    loss, _ = over_seeds(lost)
+    loss, _ = over_seeds(entropies)
     return Interval(accuracy.value, max(accuracy.low, 0.0), min(accuracy.high, 1.0)), loss
 
 
@@ -31,14 +33,14 @@ def pair_up_seeds(
     names: Sequence[str],
     labels: np.ndarray,
     predicted: Sequence[Sequence[np.ndarray]],
-    lost: Sequence[np.ndarray],
+    entropies: Sequence[np.ndarray],
     classes: Sequence[str],
 ) -> list[Pair]:
-    """Puts each candidate but the first beside that; as `pair_up`, of several trainings each."""
+    """Compares each other candidate with the first, like `pair_up`, for several trainings each."""
     right = [_right(labels, each) for each in predicted]
     accuracies = [over_seeds(each, right[0], _ADDED_TO_DIFFERENCE) for each in right[1:]]
-    losses = [over_seeds(each, lost[0]) for each in lost[1:]]
-    # Accuracy and loss are two questions, and either may be answered by chance.
+    losses = [over_seeds(each, entropies[0]) for each in entropies[1:]]
+    # Accuracy and loss are separate tests.
     corrected = holm([p for _, p in (*accuracies, *losses)])
     pairs = []
     for index, (name, (accuracy, p), (loss, loss_p)) in enumerate(zip(names[1:], accuracies, losses), 1):

@@ -1,4 +1,4 @@
-"""What a comparison found."""
+"""Results of a comparison."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tfx_estimator.pipeline.experiments.compare.statistics import (
 from tfx_estimator.pipeline.report.evaluation import calibrate
 
 _LEVEL = 0.05
-# McNemar's test knows the chance of the examples alone.
+# McNemar's test covers only the variance over examples.
 _UNKNOWN = (
-    "Each was trained once: how far apart trainings of one declaration lie, under other seeds, is not known, and may "
-    "be as much. `compare --repeat 3` measures it."
+    "Each was trained once: the spread of one declaration's trainings over seeds is unknown, and may be as large. "
+    "`compare --repeat 3` measures it."
 )
-# Facts of a model run that are shown, in this order.
+# Properties of a model run that are shown, in this order.
 _FACTS = (
     "first_step",
     "last_step",
@@ -49,66 +49,66 @@ class Replicate:
     seed: int
     accuracy: float
     loss: float
-    training: Mapping[str, float]  # as of a result
+    training: Mapping[str, float]  # as in a result
     metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one candidate came to."""
+    """Results of one candidate."""
 
     name: str
     source: str  # a preset, a file or a folder
     accuracy: Interval  # 0 to 1
     loss: Interval
     ece: float  # expected calibration error
-    output: str  # the served output that was read
+    output: str  # name of the served output
     model_bytes: int  # of the SavedModel's files
     parameters: int  # numbers in its variables
-    # Facts of the training, as far as they are known: steps, seconds, examples/s, CPU, memory.
+    # Properties of the training, as far as known: steps, seconds, examples/s, CPU, memory.
     training: Mapping[str, float] = field(default_factory=dict)
-    cached: bool = False  # was it trained before
-    metrics: Mapping[str, float] = field(default_factory=dict)  # declared ones, by the names that people read
-    # Under several seeds each training, the others then being means of them.
+    cached: bool = False  # whether it was trained before
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the declared ones, by display name
+    # The trainings under several seeds, whose means the other fields are.
     replicates: Sequence[Replicate] = ()
 
     def spread(self, name: str) -> float:
-        """The standard deviation of `accuracy` or `loss` among the seeds."""
+        """Returns the standard deviation of `accuracy` or `loss` among the seeds."""
         return float(np.std([getattr(each, name) for each in self.replicates], ddof=1))
 
 
 @dataclass(frozen=True)
 class SeedTest:
-    """Whether trainings under several seeds tell two candidates apart: see `statistics.over_seeds`."""
+    """Tests of two candidates that are trained under several seeds: see `statistics.over_seeds`."""
 
     accuracy_p: float
     loss_p: float
-    corrected_loss_p: float  # as the pair's p, corrected for both tests of each candidate
+    corrected_loss_p: float  # corrected for both tests of each candidate, like the pair's p
 
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """How often a class is recognised by both of a pair."""
+    """Recall of a class by both of a pair."""
 
     label: str
     count: int
-    base: float  # recall of the first candidate
+    base: float
     other: float
-    difference: Interval  # by how much the other's is higher
+    difference: Interval  # other minus base
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A candidate beside the first one, the base."""
+    """Comparison of a candidate with the base."""
 
     name: str
-    accuracy: Interval  # by how much it is higher than the base's
-    loss: Interval  # the same, of the same examples
-    p: float  # of the test of accuracies, corrected for the number of tests as Holm does
-    agreement: float  # share of the examples that both take for the same class
+    accuracy: Interval  # difference from the base's
+    loss: Interval  # likewise, on the same examples
+    p: float  # of the test of accuracies, with Holm's correction for the number of tests
+    agreement: float  # share of the examples with the same prediction
     kappa: float
     classes: list[ClassDifference]  # those that have examples
-    # Of one training each: whether both are right equally often; the first of the test is the base.
+    # For one training each; the first of the test is the base.
     mcnemar: McNemar | None = None
     both_right: int | None = None
     both_wrong: int | None = None
@@ -117,37 +117,37 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found."""
+    """Results of all candidates, and their comparisons with the base."""
 
     results: Sequence[Result]  # of each candidate; the first is the base
-    pairs: Sequence[Pair]  # each other one beside it
-    examples: int  # how many were predicted
+    pairs: Sequence[Pair]  # of each other candidate with the base
+    examples: int  # number of predicted examples
     split: str
-    facts: Mapping[str, Any]  # when, on which machine, which data
-    failures: Mapping[str, str]  # why a candidate has no result, by its name
-    notes: Sequence[str]  # what the reader must know; a sentence each
+    facts: Mapping[str, Any]  # time, machine, data
+    failures: Mapping[str, str]  # errors, by candidate
+    notes: Sequence[str]  # a sentence each
 
     @property
     def base(self) -> Result:
-        """What the others are compared with."""
+        """Result of the base."""
         return self.results[0]
 
     @property
     def spread(self) -> float:
-        """Between the highest and the lowest accuracy, in points of 100."""
+        """Difference of the highest and the lowest accuracy, in percentage points."""
         found = [each.accuracy.value for each in self.results]
         return 100 * (max(found) - min(found))
 
     def conclusions(self) -> list[str]:
-        """Returns a sentence for each pair, and what none of them knows."""
-        said = [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
-        # Equal predictions leave nothing that a seed could turn round.
+        """Returns a sentence for each pair, and the common limit of all."""
+        sentences = [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
+        # For equal predictions the limit does not matter.
         once = any(pair.seeds is None and pair.agreement < 1 for pair in self.pairs)
-        return [*said, _UNKNOWN] if once else said
+        return [*sentences, _UNKNOWN] if once else sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold; what is no finite number, as the interval of one example's loss, is null."""
-        told = {
+        """Returns the comparison for JSON, with null for infinity and NaN, as in the interval of one example's loss."""
+        fields = {
             **self.facts,
             "examples": self.examples,
             "split": self.split,
@@ -159,49 +159,49 @@ class Comparison:
             "pairs": {each.name: _pair_to_dict(each) for each in self.pairs},
             "failures": dict(self.failures),
         }
-        return finite(told)
+        return finite(fields)
 
 
 def _spreads(result: Result) -> dict[str, float]:
-    """The standard deviations among the seeds, where there are several."""
+    """Returns the standard deviations among the seeds, if there are several."""
     return {f"{name}_spread": result.spread(name) for name in ("accuracy", "loss") if result.replicates}
 
 
 def _pair_to_dict(pair: Pair) -> dict[str, Any]:
-    told = {name: value for name, value in asdict(pair).items() if value is not None}
-    return {**told, "mcnemar": {**told["mcnemar"], "exact": pair.mcnemar.exact}} if pair.mcnemar else told
+    fields = {name: value for name, value in asdict(pair).items() if value is not None}
+    return {**fields, "mcnemar": {**fields["mcnemar"], "exact": pair.mcnemar.exact}} if pair.mcnemar else fields
 
 
 def facts_of(properties: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the facts of a training among the properties of its model run."""
+    """Returns the shown properties of a model run."""
     return {name: float(properties[name]) for name in _FACTS if isinstance(properties.get(name), (int, float))}
 
 
-def score(labels: np.ndarray, probabilities: np.ndarray, lost: np.ndarray) -> tuple[Interval, Interval, float]:
+def score(labels: np.ndarray, probabilities: np.ndarray, entropies: np.ndarray) -> tuple[Interval, Interval, float]:
     """Returns accuracy, loss and expected calibration error of one candidate.
 
     Args:
         labels: The true classes; int64 [examples].
         probabilities: float32 [examples, classes].
-        lost: Cross-entropy of each; float64 [examples].
+        entropies: Cross-entropy of each; float64 [examples].
     """
     right = int((probabilities.argmax(axis=1) == labels).sum())
-    return wilson(right, len(labels)), mean(lost), calibrate(labels, probabilities).ece
+    return wilson(right, len(labels)), mean(entropies), calibrate(labels, probabilities).ece
 
 
 def pair_up(
     names: Sequence[str],
     labels: np.ndarray,
     predicted: Sequence[np.ndarray],
-    lost: Sequence[np.ndarray],
+    entropies: Sequence[np.ndarray],
     classes: Sequence[str],
 ) -> list[Pair]:
-    """Puts each candidate but the first beside that.
+    """Compares each other candidate with the first.
 
     Args:
         labels: The true classes; int64 [examples].
-        predicted: Of each candidate the predicted classes; int64 [examples].
-        lost: Of each candidate the cross-entropy; float64 [examples].
+        predicted: The predicted classes of each candidate; int64 [examples].
+        entropies: The cross-entropy of each candidate; float64 [examples].
     """
     right = [each == labels for each in predicted]
     tests = [mcnemar(_count(right[0] & ~each), _count(each & ~right[0])) for each in right[1:]]
@@ -210,7 +210,7 @@ def pair_up(
         Pair(
             name=name,
             accuracy=paired_difference(test.only_first, test.only_second, len(labels)),
-            loss=mean(lost[index] - lost[0]),
+            loss=mean(entropies[index] - entropies[0]),
             mcnemar=test,
             p=p,
             agreement=float((predicted[0] == predicted[index]).mean()),
@@ -236,47 +236,47 @@ def _by_class(labels: np.ndarray, base: np.ndarray, other: np.ndarray, names: Se
 
 
 def _conclude(base: Result, pair: Pair, tests: int) -> str:
-    gained, loss = pair.accuracy, pair.loss
+    change, loss = pair.accuracy, pair.loss
     if pair.seeds:
         return _conclude_seeds(base, pair, pair.seeds, 2 * tests)
     corrected = f", corrected for {tests} tests" if tests > 1 else ""
     test = f"McNemar p = {show_p(pair.p)}{corrected}"
-    interval = f"{100 * gained.low:+.2f} to {100 * gained.high:+.2f}"
+    interval = f"{100 * change.low:+.2f} to {100 * change.high:+.2f}"
     if pair.agreement == 1:
-        return f"{pair.name} takes every example for the same class as {base.name}; mean loss {loss.value:+.1e}."
-    lost = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not told apart"
-    rest = f"{test}, 95 % interval {interval} points; loss {lost} ({loss.value:+.4f})."
+        return f"{pair.name} predicts the same class as {base.name} for every example; mean loss {loss.value:+.1e}."
+    direction = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not significantly different"
+    rest = f"{test}, 95 % interval {interval} points; loss {direction} ({loss.value:+.4f})."
     if pair.p >= _LEVEL:
-        how = f"is not told apart from that of {base.name} ({100 * gained.value:+.2f} points)"
+        how = f"does not differ significantly from that of {base.name} ({100 * change.value:+.2f} points)"
     else:
-        how = f"is {_points(gained)} than that of {base.name}"
+        how = f"is {_points(change)} than that of {base.name}"
     return f"Of these two models, on these examples, that of {pair.name} {how}: {rest}"
 
 
 def _conclude_seeds(base: Result, pair: Pair, found: SeedTest, tests: int) -> str:
-    gained, loss = pair.accuracy, pair.loss
-    times = f"trained {len(base.replicates)} times each, under other seeds"
-    accuracy = f"accuracy {100 * gained.value:+.2f} points ({100 * gained.low:+.2f} to {100 * gained.high:+.2f})"
-    told = (
+    change, loss = pair.accuracy, pair.loss
+    times = f"trained {len(base.replicates)} times each, under different seeds"
+    accuracy = f"accuracy {100 * change.value:+.2f} points ({100 * change.low:+.2f} to {100 * change.high:+.2f})"
+    tests_text = (
         f"{accuracy}, p = {show_p(pair.p)}; mean loss {loss.value:+.4f} ({loss.low:+.4f} to {loss.high:+.4f}), "
         f"p = {show_p(found.corrected_loss_p)}; t-tests corrected for {tests}."
     )
     differs = []
     if pair.p < _LEVEL:
-        differs.append(_points(gained))
+        differs.append(_points(change))
     if found.corrected_loss_p < _LEVEL:
         differs.append(f"{'lower' if loss.value < 0 else 'higher'} in mean loss")
     if differs:
-        return f"{pair.name} is {' and '.join(differs)} than {base.name}, {times}: {told}"
-    return f"No difference found between {pair.name} and {base.name}, {times}: {told}"
+        return f"{pair.name} is {' and '.join(differs)} than {base.name}, {times}: {tests_text}"
+    return f"No difference found between {pair.name} and {base.name}, {times}: {tests_text}"
 
 
-def _points(gained: Interval) -> str:
-    return f"{abs(100 * gained.value):.2f} points {'better' if gained.value > 0 else 'worse'}"
+def _points(change: Interval) -> str:
+    return f"{abs(100 * change.value):.2f} points {'better' if change.value > 0 else 'worse'}"
 
 
 def show_p(p: float) -> str:
-    """Returns a p-value as it is read: two digits, the smallest as such."""
+    """Formats a p-value with two digits, or by its order of magnitude if it is tiny."""
     return f"{p:.2g}" if p >= 1e-4 else f"{p:.0e}"
 
 

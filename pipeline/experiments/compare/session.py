@@ -1,4 +1,4 @@
-"""`tfx-estimator compare`: trains, asks and compares, as a person sees it on the terminal."""
+"""`tfx-estimator compare`: trains, predicts and compares, with the progress on the terminal."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ from tfx_estimator.pipeline.runners.listener import NodeRun
 
 _CACHED = "cached"
 _SPLIT = "eval"
-# One alone cannot be compared.
 _LEAST = 2
 
 
 def compare(
     candidates: Sequence[Candidate], workdir: str, output: Optional[str] = None, terminal_fd: int = 1
 ) -> tuple[Comparison, Optional[TfxEstimatorError]]:
-    """Compares candidates with the first of them; a signal, or its failure, ends it.
+    """Compares candidates with the first of them, whose failure ends the comparison, as a signal does.
 
     Returns:
-        What was found; and why a candidate that was left out could not be trained, the first of them.
+        The comparison, and the error of the first candidate that was left out, if any.
     """
     trained = next((each.loaded for each in candidates if each.loaded), None)
     # All declarations are trained in the pipeline of the first one, so that its cache holds their examples.
@@ -65,19 +64,19 @@ class _Compare:
                 from tfx_estimator.pipeline.experiments.compare.judge import judge
                 from tfx_estimator.pipeline.experiments.compare.page import show
 
-            # Reads finished runs first: an error in one of them should show before others train for minutes.
+            # Reads finished runs first, to find errors before others train for minutes.
             finished = {each.name: _find(each) for each in self._candidates if each.run}
             tried: set[str] = set()
             for candidate in self._candidates:
-                # Another seed changes nothing in what a trial tells.
+                # Another seed does not change a dry run's result.
                 if candidate.loaded and candidate.name not in tried:
-                    self._do_or_note(candidate, self._try)
+                    self._do_or_note(candidate, self._dry_run)
                     tried.add(candidate.name)
             answered: list[tuple[Model, Answers]] = []
             for candidate in self._candidates:
                 if candidate.name not in self._failed:
                     self._do_or_note(candidate, lambda each: answered.append(self._answers_of(each, finished)))
-            # One of whose seeds fails is left out with all of them: the others alone would flatter it.
+            # A candidate with a failed seed is left out: its other seeds alone would be biased.
             answered = [each for each in answered if each[0].candidate.name not in self._failed]
             if len({model.candidate.name for model, _ in answered}) < _LEAST:
                 raise self._failure(next(iter(self._failed)))
@@ -91,35 +90,34 @@ class _Compare:
         return comparison, self._failure(next(iter(self._failed))) if self._failed else None
 
     def _do_or_note(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
-        """Works, and notes that a candidate failed; nothing can be compared without the first."""
+        """Calls `work`, and records a candidate's failure; raises that of the first, which all are compared with."""
         self._view.current = ""
         try:
             work(candidate)
         except Exception as error:
-            told = explain(error, self._view.current, self._session.log)
-            if isinstance(told, StoppedError) or received():
+            explained = explain(error, self._view.current, self._session.log)
+            if isinstance(explained, StoppedError) or received():
                 raise
             if candidate.seed is not None:
-                told.what = f"seed {candidate.seed}: {told.what}"
-            self._failed[candidate.name] = told
+                explained.what = f"seed {candidate.seed}: {explained.what}"
+            self._failed[candidate.name] = explained
             if candidate.name == self._candidates[0].name:
                 raise self._failure(candidate.name) from error
             logging.getLogger(__name__).exception("a candidate failed")
             self._view.current = candidate.name
-            self._view.warn(f"failed: {told.what.splitlines()[0]}")
+            self._view.warn(f"failed: {explained.what.splitlines()[0]}")
 
     def _failure(self, name: str) -> TfxEstimatorError:
-        """What went wrong, and with which candidate."""
+        """Returns a candidate's error, with its name in the message."""
         error = self._failed[name]
         error.what = f"{name}: {error.what}"
         return error
 
-    def _try(self, candidate: Candidate) -> None:
-        """Tries the user's code."""
+    def _dry_run(self, candidate: Candidate) -> None:
         assert candidate.loaded
         logs = os.path.join(self._session.folder, "tried", str(self._candidates.index(candidate) + 1))
         waiting = self._view.waiting(f"trying the code of {candidate.name} on made-up examples")
-        with dry_run.beside(candidate.loaded, self._session.folders, logs) as wait, waiting:
+        with dry_run.in_background(candidate.loaded, self._session.folders, logs) as wait, waiting:
             wait()
 
     def _answers_of(self, candidate: Candidate, finished: Mapping[str, Model]) -> tuple[Model, Answers]:
@@ -129,7 +127,7 @@ class _Compare:
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="answers-", dir=self._session.folder) as folder:
                 answers = answer(model, folder, self._session.log, declared_metrics(self._candidates))
-        self._session.tell(f"predicted {candidate.label:<40}", started)
+        self._session.print_ended(f"predicted {candidate.label:<40}", started)
         return model, answers
 
     def _train(self, candidate: Candidate) -> Model:
@@ -140,15 +138,15 @@ class _Compare:
         outputs = train(candidate.loaded, self._session.folders, self._view)
         cached = any(run.node == TRAINER and run.state == _CACHED for run in self._view.runs)
         self._view.hide()
-        self._session.tell(f"{_CACHED if cached else 'trained':<9} {candidate.label:<40}", started)
+        self._session.print_ended(f"{_CACHED if cached else 'trained':<9} {candidate.label:<40}", started)
         return Model(candidate, outputs, candidate.loaded.declaration.data.splits.evaluated, cached)
 
 
 class _CompareView(View):
-    """Shows how the trainings go; what comes from the cache needs no line for each candidate."""
+    """Shows the progress of the trainings, without lines for cached components."""
 
     def node_ended(self, run: NodeRun) -> None:
-        """Leaves a line for what was done."""
+        """Prints a line for a component that ran."""
         if run.state == _CACHED:
             self.take(run)
         else:
@@ -156,7 +154,7 @@ class _CompareView(View):
 
 
 def _find(candidate: Candidate) -> Model:
-    """Finds what a finished run left."""
+    """Finds the artifacts of a finished run."""
     run = candidate.run
     assert run
     try:
@@ -167,6 +165,6 @@ def _find(candidate: Candidate) -> Model:
         raise DeclarationError(
             f"{one_line(candidate.source)}: {reason}",
             expected="a finished run, with its model and its examples",
-            todo="name another run, or its declaration, which is trained then",
+            todo="name another run, or its declaration, which is then trained",
         ) from reason
     return Model(candidate, outputs, run.summary.get("evaluated_split") or _SPLIT, cached=True)

@@ -1,4 +1,4 @@
-"""What can be said of two classifiers that answered the same examples: intervals, McNemar's test, agreement."""
+"""Statistics of two classifiers on the same examples: intervals, McNemar's test, agreement."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 CONFIDENCE = 0.95
-# From so many examples on which only one of the two is right, chi-square is as good as the exact test.
+# Number of examples on which only one of the two is right, from which chi-square is as good as the exact test.
 _ENOUGH = 25
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value that was estimated, with the ends of its 95 % confidence interval."""
+    """An estimated value with its 95 % confidence interval."""
 
     value: float
     low: float
     high: float
 
     def holds(self, value: float) -> bool:
-        """Tells whether a value lies in the interval."""
+        """Returns whether a value is in the interval."""
         return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
 class McNemar:
-    """McNemar's test of whether two classifiers are right equally often."""
+    """McNemar's test of whether two classifiers are equally accurate."""
 
-    only_first: int  # examples that the first alone got right
+    only_first: int  # examples that only the first got right
     only_second: int
-    p: float  # probability of a difference as large as this one, or larger, if there is none
-    statistic: float | None = None  # the chi-square with continuity correction; None where the binomial test is exact
+    p: float
+    statistic: float | None = None  # chi-square with continuity correction; None for the exact binomial test
 
     @property
     def exact(self) -> bool:
-        """Is it the binomial test."""
+        """Whether this is the exact binomial test."""
         return self.statistic is None
 
 
 def wilson(right: int, count: int) -> Interval:
-    """Returns a proportion of at least one example with its score interval, which keeps to 0 and 1.
+    """Returns a proportion of at least one example with its score interval, which stays within 0 and 1.
 
     Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927.
     """
@@ -53,10 +53,10 @@ def wilson(right: int, count: int) -> Interval:
 
 
 def mcnemar(only_first: int, only_second: int) -> McNemar:
-    """Tests whether two classifiers are right equally often on the same examples.
+    """Tests whether two classifiers are equally accurate on the same examples.
 
     Source: McNemar, Note on the sampling error of the difference between correlated proportions or percentages, 1947;
-    the correction: Edwards, 1948. Exact with fewer than 25 examples that one alone got right, else the chi-square.
+    the correction: Edwards, 1948. Exact with fewer than 25 examples that only one got right, else the chi-square.
     """
     discordant = only_first + only_second
     if discordant < _ENOUGH:
@@ -67,7 +67,7 @@ def mcnemar(only_first: int, only_second: int) -> McNemar:
 
 
 def paired_difference(only_first: int, only_second: int, count: int) -> Interval:
-    """Returns by how much the second is right more often than the first, of paired examples.
+    """Returns the second's accuracy minus the first's on paired examples.
 
     Source: Bonett and Price, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired
     Data, 2012.
@@ -79,10 +79,10 @@ def paired_difference(only_first: int, only_second: int, count: int) -> Interval
 
 
 def mean(values: np.ndarray) -> Interval:
-    """Returns the mean, with its interval by the normal distribution.
+    """Returns the mean with its interval by the normal distribution.
 
     Args:
-        values: Of each example; float64 [examples]. Differences of pairs make it a paired comparison.
+        values: float64 [examples]. Differences of pairs make it a paired comparison.
     """
     value = float(values.mean())
     half = _quantile() * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
@@ -92,20 +92,20 @@ def mean(values: np.ndarray) -> Interval:
 def over_seeds(
     values: np.ndarray, base: np.ndarray | None = None, added: Sequence[float] = ()
 ) -> tuple[Interval, float]:
-    """Returns the mean over trainings and examples, or by how much it is above another's, and the t-test's p.
+    """Returns the mean over trainings and examples, or its difference from the base's, and the t-test's p.
 
-    Both what trainings are drawn and what examples are makes it uncertain: their variances are added, with degrees of
-    freedom after Welch and Satterthwaite. What is chance of both is counted twice, so the test rather finds too little.
-    Trainings are not paired by their seed: the same seed tells little of two declarations, and two degrees of freedom
-    in place of four would hide much.
+    The choice of trainings and that of examples both add variance: the variances are added, with degrees of freedom
+    after Welch and Satterthwaite. Their interaction is counted twice, so the test is conservative. Trainings are not
+    paired by seed: the same seed relates two declarations little, and two degrees of freedom instead of four would
+    cost much power.
 
     Source: Welch, The generalization of Student's problem when several different population variances are involved,
     1947; Satterthwaite, An Approximate Distribution of Estimates of Variance Components, 1946.
 
     Args:
-        values: Of each training, at least two, and example; float64 [trainings, examples].
-        base: The same of what it is compared with.
-        added: Made-up examples in the variance of examples, as few right and wrong answers tell too little of it.
+        values: float64 [trainings, examples], of at least two trainings.
+        base: The same for the base.
+        added: Made-up examples for the variance over examples, which few right or wrong answers underestimate.
     """
     of_examples, parts = values.mean(axis=0), [_variance_of_mean(values.mean(axis=1))]
     if base is not None:
@@ -125,24 +125,24 @@ def over_seeds(
 
 
 def _variance_of_mean(values: np.ndarray) -> tuple[float, int]:
-    """The variance of the mean of these, and its degrees of freedom."""
+    """Returns the variance of the mean, and its degrees of freedom."""
     return float(values.var(ddof=1)) / len(values), len(values) - 1
 
 
 def kappa(first: np.ndarray, second: np.ndarray) -> float:
-    """Returns Cohen's kappa: agreement beyond what chance would give; 1 is all, 0 none.
+    """Returns Cohen's kappa: agreement beyond chance; 1 is full agreement, 0 none.
 
     Source: Cohen, A Coefficient of Agreement for Nominal Scales, 1960.
 
     Args:
-        first: Predicted classes; int64 [examples], as the second.
+        first: Predicted classes; int64 [examples], like the second.
     """
-    # Of one class alone it would be 0 / 0.
+    # With only one class it would be 0 / 0.
     return 1.0 if np.array_equal(first, second) else float(cohen_kappa_score(first, second))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Corrects p-values for their number: each may be compared with the level as if it were the only one.
+    """Corrects p-values for multiple tests: each may be compared with the level as if it were the only one.
 
     Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
     """

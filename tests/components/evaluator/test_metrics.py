@@ -144,7 +144,7 @@ def test_metrics_are_those_of_scikit_learn(measured, results):
     assert found["mean_features.label"] == pytest.approx(labels.mean(), rel=1e-6)
     assert found["mean_features.shade"] == pytest.approx(measured["shade"].mean(), rel=1e-5)
     # Its own baseline.
-    assert found["pooled_diff"] == results.gained() == 0
+    assert found["pooled_diff"] == results.accuracy_change() == 0
 
 
 def test_slices_are_by_features_of_the_preprocessing_fn_too_and_crossed(measured, results):
@@ -210,7 +210,7 @@ def test_a_change_that_is_asked_for_in_slices_is_missed_in_each_of_them(measured
 
 def test_each_missed_threshold_is_told_in_one_line_with_its_value(results):
     missed = [f"recall of class digit {label} {results.metrics[f'classId:{label}/recall']:.4f}" for label in (3, 8)]
-    none = "no example is of ink none x label digit 5, which a threshold is for"
+    none = "no example is of ink none x label digit 5, which has a threshold"
     own = [each for each in results.reasons if "latest blessed" not in each]
     assert sorted(own) == sorted([*(f"{each} is below 1.5000" for each in missed), none])
 

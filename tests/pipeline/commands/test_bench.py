@@ -38,8 +38,8 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
     [
         (["--strategies", "mirored:2"], ["there is no 'mirored' to measure", "did you mean `mirrored`?"]),
         (["--strategies", "tpu"], ["there is no 'tpu'", "expected: some of all, one_core, one_device, mirrored"]),
-        (["--strategies", "mirrored:0"], ["mirrored:0: '0' is no count", "from 1 to 64"]),
-        (["--strategies", "one_core:2"], ["one_core: one process takes no count", "mirrored:2"]),
+        (["--strategies", "mirrored:0"], ["mirrored:0: '0' is not a number", "from 1 to 64"]),
+        (["--strategies", "one_core:2"], ["one_core: one process, without a number", "mirrored:2"]),
         (["--strategies", "one_device,mirrored:3"], ["mirrored:3: trainer.global_batch_size: 64 examples do not"]),
         (["--steps", "0"], ["--steps 0: this is out of range"]),
         (["--output", "full"], ["strategies.json exists already", "name another --output"]),
@@ -231,7 +231,7 @@ def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
     assert f"Most examples/s: {best}, {shown[best]:,.0f} (" in found["answer"]
     assert found["answer"] in done.stdout.splitlines()
     assert "The shortest window lasted" in done.stdout
-    assert "(one_core, and each worker of a cluster), training and input take turns on it" in done.stdout
+    assert "(one_core, and each worker of a cluster), training and input alternate on it" in done.stdout
     for name in strategies:
         assert re.search(rf"^{name} +\d+ +{shown[name]:,.0f}[ *]", done.stdout, re.MULTILINE)
 

@@ -154,7 +154,7 @@ def _measure(training, settings, trainer: dict, **facts) -> float:
 
 
 @pytest.fixture
-def put_together(importable, monkeypatch):
+def make_estimate(importable, monkeypatch):
     """Estimates a declaration of the digits with one of the models above, in this process."""
     (importable / "own_estimated.py").write_text(NETWORK)
     monkeypatch.chdir(importable)
@@ -165,23 +165,23 @@ def put_together(importable, monkeypatch):
         from tfx_estimator.components.trainer.dry_run.costs import find_costs
         from tfx_estimator.components.trainer.settings import Settings
         from tfx_estimator.pipeline.config import load
-        from tfx_estimator.pipeline.experiments.estimate import put_together
+        from tfx_estimator.pipeline.experiments.estimate import make_estimate
 
         loaded = load("digits", [f"trainer.model=own_estimated:{name}", *overrides]).declaration
         shape = (28, 28, 1)
         settings = Settings(declaration=loaded.dict(), image_shape=shape, label_names=tuple("0123456789"))
         spec = {"image": tf.io.FixedLenFeature(shape, tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
-        return put_together(loaded, dataclasses.asdict(find_costs(settings, spec))).to_dict()
+        return make_estimate(loaded, dataclasses.asdict(find_costs(settings, spec))).to_dict()
 
     return make
 
 
 @pytest.mark.parametrize(("name", "path"), [("network", "keras"), ("compiled", "keras"), ("model_fn", "estimator")])
-def test_a_users_network_a_compiled_model_and_a_whole_model_fn(put_together, name, path):
+def test_a_users_network_a_compiled_model_and_a_whole_model_fn(make_estimate, name, path):
     two = ("trainer.distribution.train=multi_worker_mirrored:2", "trainer.global_batch_size=64")
     # Which is for a network alone.
     weights = ("trainer.class_weights=balanced",) if name == "network" else ()
-    found = put_together(name, f"trainer.path={path}", "trainer.optimizer={name: sgd}", *two, *weights)
+    found = make_estimate(name, f"trainer.path={path}", "trainer.optimizer={name: sgd}", *two, *weights)
     parameters = 28 * 28 * 10 + 10
     assert found["parameters"] == parameters
     assert (found["replicas"], found["batch_per_replica"]) == (2, 32)
@@ -192,42 +192,42 @@ def test_a_users_network_a_compiled_model_and_a_whole_model_fn(put_together, nam
     assert found["memory"]["slots"] == pytest.approx(adams * 4 * parameters, abs=100)
 
 
-def test_a_compiled_model_that_an_estimator_would_not_train_is_not_estimated(put_together):
+def test_a_compiled_model_that_an_estimator_would_not_train_is_not_estimated(make_estimate):
     with pytest.raises(UserCodeError, match="the function returns a compiled Keras model"):
-        put_together("compiled", "trainer.path=estimator")
+        make_estimate("compiled", "trainer.path=estimator")
 
 
-def test_the_parts_of_a_batch_take_the_memory_of_one(put_together):
+def test_the_parts_of_a_batch_take_the_memory_of_one(make_estimate):
     options = ("trainer.model=mnist_cnn", "trainer.global_batch_size=1024")
-    whole, parts = (put_together("network", *options, f"trainer.gradient_accumulation={count}") for count in (1, 4))
+    whole, parts = (make_estimate("network", *options, f"trainer.gradient_accumulation={count}") for count in (1, 4))
     assert parts["flops_per_example"]["forward"] == pytest.approx(whole["flops_per_example"]["forward"], rel=0.05)
     # The batch itself is there as a whole.
     assert parts["memory"]["activations"] < 0.4 * whole["memory"]["activations"]
     # Those at the same time are all in memory, and all have gradients.
-    beside = put_together("network", *options, "trainer.parallel_parts=4")
+    beside = make_estimate("network", *options, "trainer.parallel_parts=4")
     more = beside["memory"]["activations"] - whole["memory"]["activations"]
     assert more == 3 * whole["memory"]["gradients"] > 0
 
 
-def test_rows_of_embeddings_are_not_compressed_but_where_they_are_added_up_before(put_together):
+def test_rows_of_embeddings_are_not_compressed_but_where_they_are_added_up_before(make_estimate):
     two = ("trainer.path=keras", "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
     half = "trainer.distribution.train.gradient_compression=bf16"
     in_parts = [(half, f"trainer.{key}=2") for key in ("gradient_accumulation", "parallel_parts")]
-    plain, sent, *parts = (put_together("embedded", *two, *more) for more in ((), (half,), *in_parts))
+    plain, sent, *parts = (make_estimate("embedded", *two, *more) for more in ((), (half,), *in_parts))
     table, dense = 50 * 8, 28 * 28 * 8 * 10 + 10
     assert plain["bytes_per_step"]["sent_by_worker"] == 4 * (table + dense)
     assert sent["bytes_per_step"]["sent_by_worker"] == 4 * table + 2 * dense
-    assert any("are counted as whole tables, which nobody compresses" in note for note in sent["notes"])
+    assert any("are counted as whole tables, without compression" in note for note in sent["notes"])
     assert [each["bytes_per_step"]["sent_by_worker"] for each in parts] == [2 * (table + dense)] * 2
 
 
-def test_updates_that_a_scaled_loss_may_skip_are_counted_as_those_that_it_does_not(put_together):
+def test_updates_that_a_scaled_loss_may_skip_are_counted_as_those_that_it_does_not(make_estimate):
     options = ("trainer.model=mnist_cnn", "trainer.global_batch_size=512", "trainer.optimizer={name: lion}")
     whole, half = (
-        put_together("network", *options, f"trainer.precision={each}") for each in ("float32", "mixed_float16")
+        make_estimate("network", *options, f"trainer.precision={each}") for each in ("float32", "mixed_float16")
     )
     assert not half["lower_bound"]
-    assert not any("What is inside of" in note for note in half["notes"])
+    assert not any("The operations inside" in note for note in half["notes"])
     assert half["flops_per_example"]["training"] == pytest.approx(whole["flops_per_example"]["training"], rel=0.05)
     assert half["memory"]["activations"] < 0.8 * whole["memory"]["activations"]
 
@@ -239,5 +239,5 @@ def test_of_a_module_file_nothing_can_be_said(tmp_path, capsys):
     options = ["--set", "trainer.model=null", "--set", f"trainer.module_file={module}"]
     assert main(["estimate", "digits", *options]) == 2
     said = capsys.readouterr().err
-    assert "before one has run, nothing can be said" in said
+    assert "their costs are unknown before it has run" in said
     assert "peak memory" in said

@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.experiments.estimate import (
     Wire,
     count,
     lines,
-    put_together,
+    make_estimate,
     size,
 )
 
@@ -48,7 +48,7 @@ def test_bytes_of_a_step(train, sent, total, between):
 def estimated(declared: list[str], **found: Any) -> Estimate:
     costs = dict.fromkeys(Costs.__dataclass_fields__, 0) | {"batch": 64, "unseen": ()}
     costs |= {"weight_bytes": WEIGHTS, "trained_bytes": GRADIENTS, **found}
-    return put_together(load("digits", declared).declaration, costs)
+    return make_estimate(load("digits", declared).declaration, costs)
 
 
 def test_the_gradients_of_embeddings_are_not_compressed():

@@ -286,7 +286,7 @@ def test_whether_scores_are_probabilities_is_noted_once(run, tmp_path, monkeypat
     output = tmp_path / "out.csv"
     for engine in ([], ["--beam", "digits"]):
         stderr = run(model, *names, "--batch-size", 1, "--output", output, *engine)[1]
-        assert stderr.count("A softmax has made probabilities of the served points.") == 1
+        assert stderr.count("The probabilities are a softmax of the served points.") == 1
         # The second batch alone, of 1 and 0, could be probabilities.
         scores = [float(row["score_0"]) for row in csv.DictReader(io.StringIO(output.read_text()))]
         assert scores == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-1))], abs=1e-6)

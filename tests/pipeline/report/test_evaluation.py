@@ -33,7 +33,7 @@ def test_logits_and_what_is_no_distribution_go_through_a_softmax():
     for key, from_logits, got in (("logits", True, [[0, 0, 0]]), ("points", False, [[7, 7, 7]])):
         found, note = probabilities(got, 3, Scores(key, from_logits))
         assert np.allclose(found, [[third] * 3], atol=1e-4)
-        assert note == f"A softmax has made probabilities of the served {key}."
+        assert note == f"The probabilities are a softmax of the served {key}."
 
 
 def test_one_score_for_two_classes_is_that_of_the_second():

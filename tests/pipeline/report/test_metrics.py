@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.experiments.side_by_side import results
-from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, tell_metrics, tell_slices
+from tfx_estimator.pipeline.report.metrics import format_metrics, metric_name, slice_name, slice_tables
 from tfx_estimator.pipeline.report.source import Run
 
 pytestmark = pytest.mark.unit
@@ -34,27 +34,27 @@ SUMMARY = {
 
 
 def test_parts_of_a_metric_are_named():
-    assert entitle("classId:1/precision", NAMES) == "precision of dog"
-    assert entitle("classId:7/precision", NAMES) == "precision of 7"
-    assert entitle("topK:2/recall", NAMES) == "recall at top 2"
-    assert entitle("head/auc", NAMES) == "head/auc"
-    assert entitle_slice("label x ink", "1 x much", NAMES) == "dog x much"
-    assert entitle_slice("size", "1", NAMES) == "1"
+    assert metric_name("classId:1/precision", NAMES) == "precision of dog"
+    assert metric_name("classId:7/precision", NAMES) == "precision of 7"
+    assert metric_name("topK:2/recall", NAMES) == "recall at top 2"
+    assert metric_name("head/auc", NAMES) == "head/auc"
+    assert slice_name("label x ink", "1 x much", NAMES) == "dog x much"
+    assert slice_name("size", "1", NAMES) == "1"
 
 
 def test_values_of_a_feature_are_sorted_as_numbers_where_they_are():
-    from tfx_estimator.pipeline.report.metrics import place
+    from tfx_estimator.pipeline.report.metrics import slice_order
 
-    assert sorted(["10", "9", "b", "²", "①", "a"], key=place) == ["9", "10", "a", "b", "²", "①"]
+    assert sorted(["10", "9", "b", "²", "①", "a"], key=slice_order) == ["9", "10", "a", "b", "²", "①"]
 
 
 def test_what_was_declared_is_told_with_its_difference():
-    assert tell_metrics(SUMMARY["metrics"], NAMES) == [("auc", "0.7500", "-0.1250"), ("precision of dog", "nan", "")]
-    assert tell_metrics({}, ()) == tell_slices({}) == []
+    assert format_metrics(SUMMARY["metrics"], NAMES) == [("auc", "0.7500", "-0.1250"), ("precision of dog", "nan", "")]
+    assert format_metrics({}, ()) == slice_tables({}) == []
 
 
 def test_slices_are_tables_with_what_everybody_wants_first():
-    (table,) = tell_slices(SUMMARY)
+    (table,) = slice_tables(SUMMARY)
     assert (table.feature, table.columns) == ("ink x label", ["example_count", "accuracy", "auc"])
     assert table.rows == [("little x cat", ["7", "0.0000", "0.2500"]), ("much x dog", ["3", "1.0000", "0.5000"])]
     assert table.left_out == (0, 0)

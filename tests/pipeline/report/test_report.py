@@ -115,7 +115,7 @@ def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
     logs = leave_run("20261122-020000")
     # The pipeline's folder stands for its latest run.
     report(str(tmp_path / "own"))
-    assert "no summary.json: it was killed, or still goes on" in text_of(logs / "report.html")
+    assert "no summary.json: it was killed, or is still running" in text_of(logs / "report.html")
 
 
 @pytest.mark.parametrize("file", ["summary.json", "declaration.yaml"])
@@ -134,7 +134,7 @@ def test_everything_that_is_no_run_is_told_at_once(leave_run, tmp_path, capsys):
     wrong = [str(tmp_path / name) for name in ("missing", "file", "empty")]
     report(str(logs), *wrong, "gs://bucket/run", code=2)
     said = capsys.readouterr().err
-    for name, why in zip([*wrong, "gs://bucket/run"], ("no such folder", "no folder", "neither", "address")):
+    for name, why in zip([*wrong, "gs://bucket/run"], ("no such folder", "not a folder", "neither", "address")):
         assert re.search(f"'{re.escape(name)}': .*{why}", said)
     assert "a run's log folder" in said
     assert "RUNS/NAME/logs/TIME" in said

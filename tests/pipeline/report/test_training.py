@@ -9,7 +9,7 @@ import pytest
 
 from tfx_estimator.pipeline.report.page import LeftOutError, Missing
 from tfx_estimator.pipeline.report.source import read_run
-from tfx_estimator.pipeline.report.training import Series, chart_training, find_training, read_training, tell_conversion
+from tfx_estimator.pipeline.report.training import Series, chart_training, conversion_rows, find_training, read_training
 
 pytestmark = pytest.mark.unit
 
@@ -84,19 +84,19 @@ def test_scalars_of_tensorflow_2_are_read_and_texts_are_not(tmp_path):
 
 
 def test_what_a_conversion_measured_is_shown(tmp_path):
-    assert tell_conversion(str(tmp_path)) is None
+    assert conversion_rows(str(tmp_path)) is None
     proof = {"logits": {"estimator": 2e-7}, "next_step": {"slot": 0.0}, "classes": 1, "examples": 1359}
     (tmp_path / "proof.json").write_text(json.dumps(proof))
-    assert tell_conversion(str(tmp_path)) == [
+    assert conversion_rows(str(tmp_path)) == [
         ("logits, estimator", ["2e-07"]),
         ("slot after the next step", ["0"]),
         ("examples with another class", ["1 of 1,359"]),
     ]
     proof |= {"compared": "probabilities", "next_step": {}, "chance": ["dropout", "noise"]}
     (tmp_path / "proof.json").write_text(json.dumps(proof))
-    assert tell_conversion(str(tmp_path))[:2] == [
+    assert conversion_rows(str(tmp_path))[:2] == [
         ("probabilities, estimator", ["2e-07"]),
-        ("next step", ["not compared: dropout, noise draw by chance"]),
+        ("next step", ["not compared: dropout, noise draw random numbers"]),
     ]
 
 
@@ -128,7 +128,7 @@ def test_one_that_a_later_run_has_published_is_not_replaced_by_another(leave_run
     logs = leave_run(
         "20261122-010000", state="failed", components=[TRAINER], training_folder=str(tmp_path / "own" / "a-5")
     )
-    with pytest.raises(LeftOutError, match="A later run has gone on with this training"):
+    with pytest.raises(LeftOutError, match="A later run has resumed this training"):
         found(logs)
 
 

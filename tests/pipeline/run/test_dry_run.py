@@ -66,10 +66,10 @@ def test_weights_that_a_network_of_ours_cannot_begin_with_are_told_before_anythi
         (
             ["validate", "--deep"],
             "trying the code of ",
-            "the dry run (its start) gave no sign for 0 s",
+            "the dry run (its start) made no progress for 0 s",
             True,
         ),
-        (["estimate"], "tfx-estimator: ", "the estimate (its start) gave no sign", False),
+        (["estimate"], "tfx-estimator: ", "the estimate (its start) made no progress", False),
     ],
     ids=["dry run", "estimate"],
 )

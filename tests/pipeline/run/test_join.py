@@ -48,20 +48,20 @@ def find(folders: PipelineFolders, timeout: float = 5.0, in_step: str = "") -> s
 
 def test_the_job_of_this_run_is_found_and_not_that_of_an_earlier_one(folders):
     os.utime(write_job(folders, "earlier"), (1, 1))
-    with Rendezvous(folders, TASKS).led():
+    with Rendezvous(folders, TASKS).leading():
         threading.Timer(0.2, write_job, [folders, "this"]).start()
         assert Path(find(folders)).parents[1].name == "this"
-        with pytest.raises(PipelineError, match="did not come"):
+        with pytest.raises(PipelineError, match="did not start"):
             join._find_job(Rendezvous(folders, {**TASKS, "ps": ("c:1",)}), folders, 0.2)
 
 
 def test_what_a_killed_chief_left_is_not_joined(folders):
     meeting = Rendezvous(folders, TASKS)
-    with meeting.led():
+    with meeting.leading():
         write_job(folders, "this")
         left = Path(meeting._path).read_bytes()
     Path(meeting._path).write_bytes(left)
-    with pytest.raises(PipelineError, match="did not come"):
+    with pytest.raises(PipelineError, match="did not start"):
         find(folders, 0.5)
 
 
@@ -69,19 +69,19 @@ def test_a_chief_that_is_killed_meanwhile_is_noticed(folders, monkeypatch):
     meeting = Rendezvous(folders, TASKS)
 
     def begin() -> None:
-        monkeypatch.setattr(meeting, "_beat", lambda over: None)
-        context.enter_context(meeting.led())
+        monkeypatch.setattr(meeting, "_beat", lambda stopped: None)
+        context.enter_context(meeting.leading())
 
     with contextlib.ExitStack() as context:
         threading.Timer(0.1, begin).start()
-        with pytest.raises(PipelineError, match="the chief of this cluster has gone"):
+        with pytest.raises(PipelineError, match="the chief of this cluster is lost"):
             find(folders)
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_end_of_the_chiefs_run_without_a_training_is_that_of_the_others(folders, fails):
     def lead() -> None:
-        with contextlib.suppress(ValueError), Rendezvous(folders, TASKS).led():
+        with contextlib.suppress(ValueError), Rendezvous(folders, TASKS).leading():
             if fails:
                 raise ValueError
 
@@ -103,10 +103,10 @@ def started_again(folders: PipelineFolders, first: Callable[[], TfxEstimatorErro
     left = threading.Event()
 
     def lead() -> None:
-        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).led():
+        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).leading():
             raise first()
         time.sleep(pause)
-        with Rendezvous(folders, TASKS).led():
+        with Rendezvous(folders, TASKS).leading():
             write_job(folders, "again")
             left.wait(5)
 
@@ -169,4 +169,4 @@ def test_a_training_that_has_ended_before_it_is_joined_is_not_missed(folders, mo
     place = tf_config.read('{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}')
     gone = iter([os.path.join(folders.root, "Trainer", "training", "this", "logs", "job-chief-0.json"), None])
     monkeypatch.setattr(join, "_find_job", lambda *_: next(gone))
-    assert "left nothing to train" in join._take_part(loaded, folders, place, View(Console(quiet=True)))
+    assert "there is nothing to train" in join._join_training(loaded, folders, place, View(Console(quiet=True)))

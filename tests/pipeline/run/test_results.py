@@ -58,7 +58,7 @@ def test_what_a_service_tells_of_its_artifacts_is_what_ml_metadata_holds_of_them
     from google.protobuf import json_format
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 
-    from tfx_estimator.pipeline.report.artifacts import told_outputs
+    from tfx_estimator.pipeline.report.artifacts import outputs_from_json
     from tfx_estimator.pipeline.run.results import add_outputs
 
     # Its type has a version as well, which is a number.
@@ -70,7 +70,7 @@ def test_what_a_service_tells_of_its_artifacts_is_what_ml_metadata_holds_of_them
         node: {name: json_format.MessageToDict(kubeflow_v2_entrypoint_utils.to_runtime_artifact(made, {}))}
         for node, name, made in (("TfdsExampleGen", "examples", examples), ("Pusher", "pushed_model", pushed))
     }
-    add_outputs(results := Summary("d.yaml"), told_outputs(told))
+    add_outputs(results := Summary("d.yaml"), outputs_from_json(told))
     assert (results.dataset, results.label_names, results.evaluated_split) == ("numbers 1.0.0", ("0", "1"), "eval")
     assert results.examples == {"train": 0, "eval": 30}
     assert results.pushed == "gs://bucket/serving/1"

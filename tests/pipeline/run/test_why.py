@@ -157,7 +157,7 @@ CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
     ("data.image_size=[8, 8]", "TfdsExampleGen", "data.image_size [4, 4] → [8, 8]"),
     ("evaluator.min_accuracy=0.6", "Evaluator", "evaluator.min_accuracy 0.5 → 0.6"),
     ("evaluator.slices=[]", "Evaluator", 'evaluator.slices ["label"] → []'),
-    (lambda: shutil.rmtree("runs/own/artifacts/Trainer/model"), "Trainer", "what it had written is gone"),
+    (lambda: shutil.rmtree("runs/own/artifacts/Trainer/model"), "Trainer", "its output was deleted"),
     (lambda: shutil.rmtree("runs/own/logs"), "", ""),
 ]
 
@@ -184,7 +184,7 @@ def test_the_reason_of_each_of_twenty_changes(run):
         order = list(reasons)
         # What comes before is cached, but for Transform, whose wheel TFX makes of all modules in a folder.
         assert order[0] == node or (
-            order[:2] == ["Transform", node] and "a module beside prepare.py" in reasons.values()
+            order[:2] == ["Transform", node] and "a module next to prepare.py" in reasons.values()
         )
         after = set(NODES[NODES.index(node) + 1 :])
         for name in after & set(reasons):

@@ -105,9 +105,7 @@ def test_what_other_processes_took_does_not_count_against_a_strategy():
     found = comparison(alone, disturbed)
     _, result = found.results()
     assert (result.examples_per_second, result.speedup, result.efficiency) == pytest.approx((180.0, 1.8, 0.9))
-    assert found.answer().startswith(
-        "Most examples/s: one_device, 180 (1.80x one_core, without what other processes took"
-    )
+    assert found.answer().startswith("Most examples/s: one_device, 180 (1.80x one_core, corrected for other processes")
 
 
 def test_one_number_says_which_is_the_fastest():
@@ -115,7 +113,7 @@ def test_one_number_says_which_is_the_fastest():
     rates = ((1, 600.0, 900.0, 800.0), (2, 300.0, 480.0, 490.0), (3, 200.0, 280.0, 290.0))
     names = ("one_core", "one_device", "mirrored:2")
     found = comparison(*(measurement(name, each[0], rate) for each in rates for name, rate in zip(names, each[1:])))
-    assert "s: one_device, 450 (1.50x one_core, not told apart from mirrored:2)" in found.answer()
+    assert "s: one_device, 450 (1.50x one_core, within the noise of mirrored:2)" in found.answer()
     assert [(name, cells[1][:3]) for name, cells in rows(found)] == list(zip(names, ("300", "450", "435")))
 
 
@@ -140,7 +138,7 @@ def test_numbers_that_say_little_are_called_so():
     assert batches.startswith("A step of mirrored:2 trains with 20.0 examples, one of one_core with 10.0: the speedup")
     short = measurement("one_core", 1, 100.0, wall=0.5)
     assert [doubt.split(":")[1] for doubt in comparison(short).doubts()] == [
-        " raise --steps for numbers that come again.",
+        " raise --steps for reproducible numbers.",
         " raise --rounds.",
     ]
 
@@ -154,7 +152,7 @@ def test_what_is_corrected_for_other_processes_is_marked_where_it_stands():
     busy = comparison(measurement("one_core", 1, 100.0), measurement("mirrored:2", 1, 90.0, cores=2, others=0.4))
     _, (_, other) = rows(busy)
     assert (other[1], *other[3:5]) == ("150* (90 measured)", "1.50* (0.90 measured)", "0.75*")
-    assert "1.50x one_core, without what other processes took; 0.90x as measured" in busy.answer()
+    assert "1.50x one_core, corrected for other processes; 0.90x as measured" in busy.answer()
     console = make_console(file := io.StringIO(), 300)
     show(busy, console)
-    assert "\n* without what other processes took of the cores\n" in file.getvalue()
+    assert "\n* corrected for the CPU time of other processes\n" in file.getvalue()

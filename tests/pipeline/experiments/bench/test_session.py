@@ -105,7 +105,7 @@ def test_a_signal_leaves_what_was_measured(tmp_path, compare, what, code):
     found = read(tmp_path / "results")
     assert list(found["strategies"]) == ["one_core", "one_device", "mirrored:2"]
     assert len(found["measurements"]) == 4
-    assert found["doubts"][0] == "It was ended in round 2 of 2, before all was measured."
+    assert found["doubts"][0] == "The comparison was ended in round 2 of 2."
 
 
 def test_a_signal_names_what_was_not_measured(tmp_path, compare):
@@ -113,7 +113,7 @@ def test_a_signal_names_what_was_not_measured(tmp_path, compare):
         compare(at("mirrored:2", 1, raising(STOPPED)))
     found = read(tmp_path / "results")
     assert list(found["strategies"]) == ["one_core", "one_device"]
-    assert found["doubts"][0] == "It was ended in round 1 of 2, before all was measured; not measured: mirrored:2."
+    assert found["doubts"][0] == "The comparison was ended in round 1 of 2; not measured: mirrored:2."
     assert found["doubts"][0] in (tmp_path / "results" / "strategies.html").read_text()
 
 

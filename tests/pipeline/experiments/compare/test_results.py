@@ -67,8 +67,8 @@ def test_a_pair_is_counted_example_by_example():
     assert [(each.count, each.base, each.other) for each in pair.classes] == [(60, 55 / 60, 58 / 60), (40, 0.95, 0.975)]
     assert found.spread == pytest.approx(4)
     assert found.conclusions()[0].startswith(
-        "Of these two models, on these examples, that of number 1 is not told apart from that of number 0 (+4.00 "
-        "points): McNemar p = 0.22"
+        "Of these two models, on these examples, that of number 1 does not differ significantly from that "
+        "of number 0 (+4.00 points): McNemar p = 0.22"
     )
 
 
@@ -78,14 +78,14 @@ def test_a_difference_that_is_one_is_said():
         "Of these two models, on these examples, that of number 1 is 30.00 points worse than that of number 0: McNemar "
         "p = 1e-07, 95 % interval -38.66 to -20.16 points; loss higher (+0.8671).",
         # The test knows nothing of the chance in training.
-        "Each was trained once: how far apart trainings of one declaration lie, under other seeds, is not known, and "
-        "may be as much. `compare --repeat 3` measures it.",
+        "Each was trained once: the spread of one declaration's trainings over seeds is unknown, and may be as large. "
+        "`compare --repeat 3` measures it.",
     ]
 
 
 def test_the_same_predictions_are_said_to_be_so():
     (said,) = compared([0, 5], [0, 5]).conclusions()
-    assert said == "number 1 takes every example for the same class as number 0; mean loss +0.0e+00."
+    assert said == "number 1 predicts the same class as number 0 for every example; mean loss +0.0e+00."
 
 
 def test_of_several_each_is_corrected():
@@ -174,7 +174,7 @@ def test_of_several_seeds_each_is_shown_and_what_they_tell_together():
     found = repeated([[0], [0, 60], [60]], [[0, 1, 60], [2], [0, 3]], [[*range(40)], [*range(45)], [*range(35)]])
     alike, worse = found.conclusions()
     assert alike.startswith(
-        "No difference found between number 1 and number 0, trained 3 times each, under other seeds: accuracy -0.67 "
+        "No difference found between number 1 and number 0, trained 3 times each, under different seeds: accuracy "
     )
     assert worse.startswith("number 2 is 38.67 points worse and higher in mean loss than number 0, trained 3 times")
     assert "corrected for 4." in worse

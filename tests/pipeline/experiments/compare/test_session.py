@@ -94,7 +94,7 @@ def test_seeds_are_told_together_and_one_that_fails_takes_its_candidate_out(tmp_
     assert [each["seed"] for each in told["candidates"]["seed=21"]["replicates"]] == [21, 22]
     assert told["conclusions"][0].startswith("No difference found between seed=21 and seed=1")
     # The made-up trainings know no seed.
-    assert sum("alike under every seed" in note for note in told["notes"]) == 2
+    assert sum("the same under every seed" in note for note in told["notes"]) == 2
 
 
 @pytest.mark.parametrize("failing", [["seed=1"], ["seed=2", "seed=3"]])
@@ -131,6 +131,6 @@ def test_one_example_is_written_with_null_for_what_it_does_not_tell(tmp_path, co
     told = read(tmp_path)
     assert told["candidates"]["seed=1"]["loss"] == {"value": 0, "low": None, "high": None}
     assert told["pairs"]["seed=2"]["loss"] == {"value": 0, "low": None, "high": None}
-    assert any("One example says nothing of a mean loss." in note for note in told["notes"])
+    assert any("A mean loss of one example has no interval." in note for note in told["notes"])
     assert list(told["candidates"]) == ["seed=1", "seed=2", "seed=3"]
     assert (told["base"], told["spread_points"]) == ("seed=1", 0)
