@@ -165,7 +165,7 @@ def test_a_run_without_a_model_is_refused_before_anything_is_trained(tmp_path, l
     """A run that failed, and one that was killed."""
     failed = leave_run("20261122-010101", components=[], state="failed")
     killed = leave_run("20261122-010102")
-    for logs, words in ((failed, "metadata.sqlite"), (killed, "has left no summary.json")):
+    for logs, words in ((failed, "metadata.sqlite"), (killed, "has no summary.json")):
         assert main(["compare", "digits", str(logs), "--workdir", str(tmp_path / "runs")]) == 2
         said = capsys.readouterr().err
         assert words in said
