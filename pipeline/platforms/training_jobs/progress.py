@@ -55,7 +55,7 @@ class Progress:
         for task, event in sorted(heard, key=lambda each: each[1]["time"]):
             if event["event"] is Event.STEP and task.type == CHIEF:
                 self._chief_at(task.attempt, event["step"])
-            self._report.hear(task, event)
+            self._report.record(task, event)
 
     def outcome(self) -> Outcome:
         """Sums up."""
