@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor.report import Report
 report = Report(None, 10)
 for step in (0, 10):
-    report.hear(TaskSpec("chief", 0, 1), {{"event": Event.STEP, "step": step, "time": float(step)}})
+    report.record(TaskSpec("chief", 0, 1), {{"event": Event.STEP, "step": step, "time": float(step)}})
 """
 
 
