@@ -1,4 +1,4 @@
-"""What a Trainer is told beyond TFX's parameters: how it travels, and what of it keys the cache."""
+"""The settings of a Trainer beyond TFX's parameters: their properties, and their part of the cache key."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_settings_travel_whole_in_two_properties():
     assert read.trainer == settings.trainer == declared.trainer
     assert dataclasses.replace(read, declaration=None) == dataclasses.replace(settings, declaration=None)
     # A user's own entries are the user's, whatever they are called.
-    told = settings.to_properties()
-    assert '"params": {"max_restarts": 2, "network": 1}' in told[SETTINGS_KEY]
+    properties = settings.to_properties()
+    assert '"params": {"max_restarts": 2, "network": 1}' in properties[SETTINGS_KEY]
     foreign = Settings(arguments={"distribution": {"train": WORKERS, "max_restarts": 1}}, stall_timeout=9.0)
     assert Settings.of(foreign.to_properties()).distribution == foreign.distribution
     assert Settings.of(foreign.to_properties()).stall_timeout == 9.0
