@@ -221,7 +221,7 @@ def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_p
     monkeypatch.setattr(absl_logging, "warning", lambda text, *args: warned.append(text % args))
     trainer = Trainer(**channels(), run_fn="only_in_the_container.run_fn")
     assert len(warned) == 1
-    assert "does not see its user code: there is no source of 'only_in_the_container:run_fn'" in warned[0]
+    assert "does not include its user code: there is no source of 'only_in_the_container:run_fn'" in warned[0]
     without = Settings.of(trainer.exec_properties).source
     (tmp_path / "only_in_the_container.py").write_text(RUN)
     monkeypatch.syspath_prepend(str(tmp_path))
