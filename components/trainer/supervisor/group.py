@@ -37,7 +37,7 @@ class _Member:
     last_progress: float = 0.0
     log_size: int = 0
     silent: float = 0.0
-    # Like `silent`, but 0 while the task computes: holding the GIL for long stops its heartbeat.
+    # Like `silent`, but at most the time since it last computed: holding the GIL for long stops its heartbeat.
     idle: float = 0.0
     step: int = -1
     # When the task last reported an event or wrote to its log.

@@ -22,18 +22,18 @@ TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 
 
 def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[str]:
-    """Has jobs come at the same time, each in a thread of its own.
+    """Starts jobs at the same time, each in its own thread.
 
     Args:
-        come: What each does; it is given what to call where it may train, which returns when all have been heard.
+        come: A job; it calls its argument where it may train, which returns once all jobs have trained or failed.
 
     Returns:
-        What each said: "on" where it called that, or why it was refused.
+        For each job "on" if it trained, or its error.
     """
-    start, leave, said = threading.Barrier(count), threading.Event(), []
+    start, leave, outcomes = threading.Barrier(count), threading.Event(), []
 
     def train() -> None:
-        said.append("on")
+        outcomes.append("on")
         leave.wait()
 
     def job() -> None:
@@ -41,23 +41,23 @@ def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[
         try:
             come(train)
         except TrainingError as error:
-            said.append(error.what)
+            outcomes.append(error.what)
 
-    def all_have_spoken() -> bool:
+    def have_all_outcomes() -> bool:
         for each in jobs:
             if each.done():
                 each.result()
-        return len(said) >= count
+        return len(outcomes) >= count
 
     with futures.ThreadPoolExecutor(count) as threads:
         jobs = [threads.submit(job) for _ in range(count)]
         try:
-            wait_until(all_have_spoken, lambda: f"a word of each of {count} jobs that come at once: {said}")
+            wait_until(have_all_outcomes, lambda: f"the outcome of each of {count} concurrent jobs: {outcomes}")
         finally:
             leave.set()
         for each in jobs:
             each.result()
-    return said
+    return outcomes
 
 
 @pytest.fixture(scope="session", autouse=True)

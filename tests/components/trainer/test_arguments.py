@@ -104,7 +104,7 @@ def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"distribution": {"train": {"strategy": "mirored"}}}, "did you mean `mirrored`?"),
         ({"distribution": {"strategy": "mirrored"}}, "did you mean `train.strategy`?"),
@@ -136,10 +136,10 @@ def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_pa
         ({"settings": Settings(stall_timeout=float("inf"))}, "Trainer(settings=Settings(stall_timeout=…))"),
     ],
 )
-def test_what_is_wrong_is_refused_in_pythons_words(checkpoint, given, told):
+def test_what_is_wrong_is_refused_in_pythons_words(checkpoint, given, message):
     if "{}" in str(begun := given.get("warm_start")):
         given = {**given, "warm_start": {key: value.format(checkpoint) for key, value in begun.items()}}
-    with pytest.raises(DeclarationError, match=re.escape(told)) as found:
+    with pytest.raises(DeclarationError, match=re.escape(message)) as found:
         properties(**given)
     for words in ("trainer.", "--set", "the line", "YAML reads", "quotes", "null"):
         assert words not in str(found.value).replace("trainer.model", "")
@@ -154,7 +154,7 @@ def test_numbers_of_numpy_are_plain_ones_and_a_declaration_travels_whole():
 
 
 @pytest.mark.parametrize(
-    ("text", "train", "told"),
+    ("text", "train", "message"),
     [
         (RUN_ESTIMATOR, WORKERS, 'trainer_fn="dist_module.make"'),
         (RUN_ESTIMATOR, {"strategy": "parameter_server"}, "its chief would train alone, and export nothing"),
@@ -164,35 +164,35 @@ def test_numbers_of_numpy_are_plain_ones_and_a_declaration_travels_whole():
         (RUN + "from elsewhere import trainer_fn\n", WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
     ],
 )
-def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(importable, text, train, told):
+def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(importable, text, train, message):
     (importable / "dist_module.py").write_text(text)
     functions: list[dict] = [{"module_file": str(importable / "dist_module.py")}]
     # A dotted name says which is meant.
     functions += [] if "trainer_fn" in text else [{"run_fn": "dist_module.run_fn"}]
     for function in functions:
         given = {"trainer_fn": None, "distribution": {"train": train}, **function}
-        if told is None:
+        if message is None:
             assert made(**given).path == "run_fn"
             continue
-        with pytest.raises(DeclarationError, match=re.escape(told)):
+        with pytest.raises(DeclarationError, match=re.escape(message)):
             properties(**given)
         properties(**{**given, "distribution": {"max_restarts": 1}})
 
 
 def execute(folder: Path, arguments: dict[str, Any], **functions: str) -> None:
-    told = {"train_args": "{}", "eval_args": "{}", **Settings(arguments=arguments).to_properties(), **functions}
-    Executor().Do({}, outputs(folder, 1), told)
+    properties = {"train_args": "{}", "eval_args": "{}", **Settings(arguments=arguments).to_properties(), **functions}
+    Executor().Do({}, outputs(folder, 1), properties)
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "told"),
+    ("text", "arguments", "message"),
     [
         ("from mykeras import *\n", {"distribution": {"eval": MIRRORED}}, "a run_fn evaluates by itself"),
         (RUN_ESTIMATOR, {"distribution": {"train": WORKERS}}, "this run_fn trains an Estimator"),
         (RUN, {"warm_start": {"checkpoint": "before"}}, "a run_fn makes its own model"),
     ],
 )
-def test_a_run_fn_that_is_found_late_is_refused_before_anything_is_trained(importable, text, arguments, told):
+def test_a_run_fn_that_is_found_late_is_refused_before_anything_is_trained(importable, text, arguments, message):
     (importable / "mine.py").write_text(text)
     with zipfile.ZipFile(importable / "mine-0.whl", "w") as wheel:
         wheel.write(importable / "mine.py", "mine.py")
@@ -202,6 +202,6 @@ def test_a_run_fn_that_is_found_late_is_refused_before_anything_is_trained(impor
         {"module_path": f"mine@{importable}/mine-0.whl"},
         {"run_fn": "mine.run_fn"},
     ):
-        with pytest.raises(DeclarationError, match=told):
+        with pytest.raises(DeclarationError, match=message):
             execute(importable, arguments, **functions)
     assert not list(importable.rglob("*.log"))

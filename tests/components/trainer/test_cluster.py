@@ -48,9 +48,9 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(fresh_
     tasks = {path.name.split(".")[0] for path in (folder / "logs").glob("*.log")}
     assert tasks == {"chief-0", "worker-0", "evaluator-0"}
     for log in (folder / "logs").glob("*.log"):
-        said = [line for line in log.read_text().splitlines() if line.startswith("runtime: ")]
-        assert said[:2] == ["runtime: inter-op threads: 3", "runtime: oneDNN: off"]
-        assert said[2].startswith("runtime: GPUs: ")
+        lines = [line for line in log.read_text().splitlines() if line.startswith("runtime: ")]
+        assert lines[:2] == ["runtime: inter-op threads: 3", "runtime: oneDNN: off"]
+        assert lines[2].startswith("runtime: GPUs: ")
 
 
 def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(fresh_tasks, training, settings, tmp_path):

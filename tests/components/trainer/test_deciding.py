@@ -55,9 +55,9 @@ def test_training_ends_where_nothing_improves_and_the_best_is_the_model_after_a_
     exported = model_run.get_string_custom_property("exported")
     assert exported.startswith("step 40: the best accuracy, 0.")
     assert "of 4 evaluations; the last, of step 80: 0." in exported
-    told = model_run.get_string_custom_property("stopped_early")
-    assert told.startswith("at step 80 of 100: loss has not improved on ")
-    assert told.endswith(", of step 40, for 2 evaluations")
+    reason = model_run.get_string_custom_property("stopped_early")
+    assert reason.startswith("at step 80 of 100: loss has not improved on ")
+    assert reason.endswith(", of step 40, for 2 evaluations")
     assert kept(model_run) == {"best.ckpt-40.index"}
 
 
@@ -82,8 +82,8 @@ def test_so_it_is_on_the_keras_paths(run, digits, path, options, restarts):
     assert record[20] < record[80] - 0.01
     assert number("eval_accuracy") == record[20]
     assert served_accuracy(model, digits["examples"][0].uri) == pytest.approx(record[20], abs=1e-6)
-    told = model_run.get_string_custom_property("stopped_early")
-    assert told.startswith("at step 80 of 100: average_loss has not improved on ")
+    reason = model_run.get_string_custom_property("stopped_early")
+    assert reason.startswith("at step 80 of 100: average_loss has not improved on ")
     assert kept(model_run) == {"best.ckpt-20.index"}
 
 
@@ -145,8 +145,8 @@ def test_the_evaluator_of_a_cluster_stops_all_its_tasks_and_the_best_checkpoint_
     number = model_run.get_float_custom_property
     assert number("last_step") < steps
     assert number("restarts") == 0
-    told = model_run.get_string_custom_property("stopped_early")
-    assert told.startswith(f"at step {number('last_step'):,.0f} of {steps:,}: accuracy has not improved on ")
+    reason = model_run.get_string_custom_property("stopped_early")
+    assert reason.startswith(f"at step {number('last_step'):,.0f} of {steps:,}: accuracy has not improved on ")
     best = min(Record.load(model_run.uri), key=lambda each: each.metrics["average_loss"])
     assert number("exported_step") == best.step
     assert served_accuracy(model, digits["examples"][0].uri) == pytest.approx(best.metrics["accuracy"], abs=1e-6)

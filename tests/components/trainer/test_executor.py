@@ -121,13 +121,13 @@ def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_th
     jobs = [Training(tmp_path / "root" / f"job-{number}" / "Trainer", digits) for number in (1, 2)]
     made = settings(**own_model('raise ValueError("bad pixel")', restarts=3), training_root=str(tmp_path / "trainings"))
     with scratch.used():
-        with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel") as told:
+        with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel") as raised:
             jobs[0].run(made)
         # For the summary of the run.
         noted = Path(scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER))
     assert noted.parent == tmp_path / "trainings"
-    assert "my_model.py" in str(told.value)
-    assert "chief-0.attempt-1.log" in str(told.value)
+    assert "my_model.py" in str(raised.value)
+    assert "chief-0.attempt-1.log" in str(raised.value)
     assert not (jobs[0].root / "model" / "1" / "Format-Serving").exists()
     # Three restarts were left, which would not help.
     assert len(list(noted.rglob("chief-0.*.log"))) == 1
@@ -152,9 +152,9 @@ def test_a_model_fn_that_ends_its_task_as_if_all_were_done_is_named_with_its_lin
     values = own_model("os._exit(0)", restarts=3)
     if workers:
         values["trainer"]["distribution"]["train"] = {"strategy": "multi_worker_mirrored", "workers": workers}
-    with pytest.raises(errors.UserCodeError, match="ended with exit code 0 before its work was done") as told:
+    with pytest.raises(errors.UserCodeError, match="ended with exit code 0 before its work was done") as raised:
         training.run(settings(**values))
-    assert 'my_model.py", line 13, in after_run' in str(told.value)
+    assert 'my_model.py", line 13, in after_run' in str(raised.value)
     assert len(list(training.root.rglob("chief-0.*.log"))) == 1
     assert not (training.root / "model" / "1" / "Format-Serving").exists()
 

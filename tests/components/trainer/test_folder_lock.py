@@ -35,10 +35,10 @@ def test_the_second_run_is_told_who_has_the_folder_until_that_is_killed(tmp_path
     with start_python("-c", HOLDER, folder) as holder:
         left = int(holder.stdout.readline())
         refused = pytest.raises(TrainingError, match=r"another run uses .*training/abc: process ")
-        with refused as told, only_job(folder, False):
+        with refused as raised, only_job(folder, False):
             pass
-        assert f"process {holder.pid} on {socket.gethostname()}, since 20" in told.value.what
-        assert f"kill {holder.pid}" in told.value.todo
+        assert f"process {holder.pid} on {socket.gethostname()}, since 20" in raised.value.what
+        assert f"kill {holder.pid}" in raised.value.todo
         # Another training is not disturbed.
         with only_job(f"{folder}d", False):
             pass
@@ -80,11 +80,11 @@ def test_of_another_machine_no_process_is_to_be_killed_here(tmp_path, monkeypatc
     monkeypatch.delenv(RETRYABLE, raising=False)
     path = tmp_path / "training" / "abc.lock"
     refused = pytest.raises(TrainingError, match="process 17 on node-7, since 20")
-    with _held_elsewhere(path), refused as told, locked(str(path)[: -len(".lock")]):
+    with _held_elsewhere(path), refused as raised, locked(str(path)[: -len(".lock")]):
         raise AssertionError
-    assert "kill" not in told.value.todo
-    assert f"on NFS 3 the lock of a lost machine stays: then remove {path}" in told.value.todo
-    assert told.value.retryable
+    assert "kill" not in raised.value.todo
+    assert f"on NFS 3 the lock of a lost machine stays: then remove {path}" in raised.value.todo
+    assert raised.value.retryable
 
 
 def test_of_the_tasks_of_a_cluster_the_chief_has_it(tmp_path, monkeypatch):

@@ -44,8 +44,8 @@ def test_a_run_fn_that_leaves_a_thread_and_a_process(fresh_tasks, training, tmp_
     (reader,) = pid.read_text().split()
     assert not psutil.pid_exists(int(reader))
     (log,) = (Path(model_run.uri) / "logs").glob("chief-0.*.log")
-    told = "the work of this process is done; not waited for after 5 s: the thread 'sender', the process 'reader'\n"
-    assert told in log.read_text()
+    notice = "the work of this process is done; not waited for after 5 s: the thread 'sender', the process 'reader'\n"
+    assert notice in log.read_text()
     # By the run as well, with its other words of the training.
     (progress,) = (Path(model_run.uri) / "logs").glob("chief-0.*.progress.jsonl")
     (notice,) = [each["text"] for each in ProgressReader(str(progress)).read() if each["event"] is Event.NOTICED]

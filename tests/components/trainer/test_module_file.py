@@ -131,8 +131,8 @@ def test_a_hook_that_ends_training_early_ends_it_with_a_model(training, module_f
     assert tf.train.load_variable(str(model / "Format-Serving" / "variables" / "variables"), "global_step") == 25
     assert number("last_step") == 25
     assert number("eval_average_loss") > 0
-    told = model_run.get_string_custom_property("stopped_early")
-    assert told == "at step 25 of 60: a hook ended training, or its input ended"
+    reason = model_run.get_string_custom_property("stopped_early")
+    assert reason == "at step 25 of 60: a hook ended training, or its input ended"
 
 
 @pytest.mark.long
@@ -162,20 +162,20 @@ def test_the_declared_best_is_what_a_final_exporter_exports_and_a_best_exporter_
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("text", "raised", "told"),
+    ("text", "raised", "message"),
     [
         # What it is at is a child's work.
         ("while time.process_time() < 10: pass", errors.ExportError, "training ended without a model"),
         ("time.sleep(600)", errors.TaskStalledError, "stall_timeout"),
     ],
 )
-def test_a_run_fn_that_prints_nothing_may_compute_as_long_as_it_likes(training, module_file, text, raised, told):
+def test_a_run_fn_that_prints_nothing_may_compute_as_long_as_it_likes(training, module_file, text, raised, message):
     text = f"""
 import subprocess, sys
 def run_fn(fn_args):
     subprocess.run([sys.executable, "-c", "import time\\n{text}"])
 """
-    with pytest.raises(raised, match=told):
+    with pytest.raises(raised, match=message):
         training.run(
             Settings(arguments={"distribution": {"max_restarts": 0}}, stall_timeout=4.0), module_file=module_file(text)
         )

@@ -38,8 +38,8 @@ def test_it_goes_on_from_a_checkpoint_and_what_is_served_names_no_device(
         graph = SavedModel.FromString(file.read_bytes()).meta_graphs[0].graph_def
         nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
         assert {node.device for node in nodes} <= {"", "/device:CPU:0", "/device:CPU:*"}
-    told = run.get_string_custom_property("stages")
-    assert ("2 stages, 4 microbatches: bubble 0." in told) == ("pipeline_parallel" in parallel)
+    stages = run.get_string_custom_property("stages")
+    assert ("2 stages, 4 microbatches: bubble 0." in stages) == ("pipeline_parallel" in parallel)
     assert not (Path(run.uri) / "pipeline_profile").exists()
     (log, *_) = sorted((Path(run.uri) / "logs").glob("chief-0.attempt-*.log"))
     cut = "trainer.pipeline_parallel: conv on cpu:0, relu+kill+flatten+logits on cpu:1"

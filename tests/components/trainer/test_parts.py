@@ -57,19 +57,19 @@ def test_an_error_of_ours_under_several_replicas_stays_one():
     def model_fn(raised: Exception) -> None:
         raise raised
 
-    said = errors.UserCodeError("the loss is a vector", expected="a scalar", todo="reduce it")
+    error = errors.UserCodeError("the loss is a vector", expected="a scalar", todo="reduce it")
     with pytest.raises(errors.UserCodeError) as caught:
-        model_fn(said)
-    assert caught.value is said
+        model_fn(error)
+    assert caught.value is error
     with pytest.raises(Exception, match="theirs") as theirs:
         model_fn(TheirsError("theirs", "there"))
     assert type(theirs.value).__name__ == "StagingError"
 
 
 def test_a_stop_keeps_its_exit_code_between_processes():
-    said = errors.StoppedError("training was ended", todo="run it again", exit_code=130)
-    found = pickle.loads(pickle.dumps(said))
-    assert (type(found), found.exit_code, str(found)) == (errors.StoppedError, 130, str(said))
+    error = errors.StoppedError("training was ended", todo="run it again", exit_code=130)
+    found = pickle.loads(pickle.dumps(error))
+    assert (type(found), found.exit_code, str(found)) == (errors.StoppedError, 130, str(error))
 
 
 def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
@@ -94,8 +94,8 @@ def test_a_whole_model_fn_is_told_from_a_network():
     assert not is_model_fn(mnist_cnn)
     assert is_model_fn(make_model_fn(mnist_cnn))
     assert find_function("mnist_cnn") is mnist_cnn
-    for target, told in (("no_such:f", "cannot be imported"), ("tfx_estimator.model_fn.networks:f", "has no function")):
-        with pytest.raises(errors.UserCodeError, match=told):
+    for target, part in (("no_such:f", "cannot be imported"), ("tfx_estimator.model_fn.networks:f", "has no function")):
+        with pytest.raises(errors.UserCodeError, match=part):
             find_function(target)
 
 

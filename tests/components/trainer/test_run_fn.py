@@ -25,7 +25,7 @@ ALONE = TaskSpec("chief", 0, 1)
 
 
 def _save(folder: Path, name: str) -> None:
-    """A SavedModel without variables, told by the name of its output."""
+    """A SavedModel without variables, identified by the name of its output."""
     proto = saved_model_pb2.SavedModel()
     proto.meta_graphs.add().signature_def["serving_default"].outputs[name].name = "x:0"
     folder.mkdir(parents=True)
@@ -197,7 +197,7 @@ def test_code_that_asks_or_makes_or_knows_of_none_finds_the_declared_one(codes):
     assert notice.startswith("the run_fn makes its own strategy, MirroredStrategy")
 
 
-# TOLD stands for a file.
+# RESULTS stands for a file.
 MODULE = """
 import keras
 import tensorflow as tf
@@ -222,7 +222,7 @@ def run_fn(fn_args):
     model.fit(read(fn_args.train_files), epochs=6, verbose=2)
     accuracy = model.evaluate(read(fn_args.eval_files), return_dict=True, verbose=0)["accuracy"]
     model.export(fn_args.serving_model_dir)
-    with open(TOLD, "w") as file:
+    with open(RESULTS, "w") as file:
         print(keras.__version__[0], tf.keras.layers.Layer.__module__.split(".")[0], accuracy, file=file)
 """
 
@@ -231,10 +231,10 @@ def run_fn(fn_args):
 @pytest.mark.timeout(180)
 def test_a_module_that_imports_keras_trains_and_exports(fresh_tasks, training, tmp_path):
     """Keras 3 on today's stack, beside the Keras 2 of `tf.keras`."""
-    file, told = tmp_path / "keras_module.py", tmp_path / "told"
-    file.write_text(MODULE.replace("TOLD", repr(str(told))))
+    file, results = tmp_path / "keras_module.py", tmp_path / "results"
+    file.write_text(MODULE.replace("RESULTS", repr(str(results))))
     model, _ = training.run(Settings(), module_file=str(file))
-    of_module, of_tensorflow, accuracy = told.read_text().split()
+    of_module, of_tensorflow, accuracy = results.read_text().split()
     expected = ("2", "keras") if stacks.current() is stacks.LEGACY else ("3", "tf_keras")
     assert (of_module, of_tensorflow) == expected
     assert float(accuracy) > 0.9

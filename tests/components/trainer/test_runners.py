@@ -10,7 +10,7 @@ import pytest
 
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
-# Saves a model that adds what it is told, and says what else it was told.
+# Saves a model that adds a number of custom_config, and writes its other arguments to told.json.
 MODULE = """
 import json, os
 import tensorflow as tf
@@ -130,14 +130,14 @@ def test_what_decides_nothing_is_found_in_tfxs_cache_and_each_pipeline_has_its_o
     two = pipeline("two", settings=Settings(stall_timeout=66.0))
     for each in (two, one):
         LocalDagRunner().run(each)
-    told = {}
+    found = {}
     for name in ("one", "two"):
         (job,) = (tmp_path / name / "Trainer" / "model_run").glob("*/logs/job.json")
         settings = Settings.from_dict(json.loads(job.read_text())["settings"])
-        told[name] = (settings.stall_timeout, settings.distribution.max_restarts)
+        found[name] = (settings.stall_timeout, settings.distribution.max_restarts)
         (file,) = (tmp_path / name / "Trainer" / "model_run").glob("*/told.json")
         assert json.loads(file.read_text()) == [{"add": 2.0}, None]
-    assert told == {"one": (55.0, 1), "two": (66.0, 3)}
+    assert found == {"one": (55.0, 1), "two": (66.0, 3)}
 
     # Another deadline, other restarts and another place.
     other = {"distribution": {"max_restarts": 7, "network": "host"}, "training_root": str(tmp_path / "trainings")}

@@ -1,4 +1,4 @@
-"""What a Trainer is told beyond TFX's parameters: how it travels, and what of it keys the cache."""
+"""The settings of a Trainer beyond TFX's parameters: their properties, and their part of the cache key."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_settings_travel_whole_in_two_properties():
     assert read.trainer == settings.trainer == declared.trainer
     assert dataclasses.replace(read, declaration=None) == dataclasses.replace(settings, declaration=None)
     # A user's own entries are the user's, whatever they are called.
-    told = settings.to_properties()
-    assert '"params": {"max_restarts": 2, "network": 1}' in told[SETTINGS_KEY]
+    properties = settings.to_properties()
+    assert '"params": {"max_restarts": 2, "network": 1}' in properties[SETTINGS_KEY]
     foreign = Settings(arguments={"distribution": {"train": WORKERS, "max_restarts": 1}}, stall_timeout=9.0)
     assert Settings.of(foreign.to_properties()).distribution == foreign.distribution
     assert Settings.of(foreign.to_properties()).stall_timeout == 9.0
@@ -221,7 +221,7 @@ def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_p
     monkeypatch.setattr(absl_logging, "warning", lambda text, *args: warned.append(text % args))
     trainer = Trainer(**channels(), run_fn="only_in_the_container.run_fn")
     assert len(warned) == 1
-    assert "does not see its user code: there is no source of 'only_in_the_container:run_fn'" in warned[0]
+    assert "does not include its user code: there is no source of 'only_in_the_container:run_fn'" in warned[0]
     without = Settings.of(trainer.exec_properties).source
     (tmp_path / "only_in_the_container.py").write_text(RUN)
     monkeypatch.syspath_prepend(str(tmp_path))

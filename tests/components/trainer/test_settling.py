@@ -116,16 +116,16 @@ def test_the_word_becomes_weights_and_these_are_told(examples, declaration, capl
 
 
 @pytest.mark.parametrize(
-    ("labels", "name", "said"),
+    ("labels", "name", "message"),
     [
         ([0, 5], "label", "the label 5, of 2 classes"),
         ([0, -1], "label", "the label -1, of 2 classes"),
         ([0, 1], "other", "no label"),
     ],
 )
-def test_what_cannot_be_balanced_is_refused(examples, declaration, labels, name, said):
+def test_what_cannot_be_balanced_is_refused(examples, declaration, labels, name, message):
     settings = Settings(declaration=declaration(class_weights="balanced"), label_names=("cat", "dog"))
-    with pytest.raises(DeclarationError, match=said):
+    with pytest.raises(DeclarationError, match=message):
         with_weights(settings, lambda: count_labels([examples(*labels, name=name)]))
 
 
@@ -215,7 +215,7 @@ def test_without_a_tuner_or_a_declaration_nothing_changes(settings, tuned):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"trainer.seed.x": 3}, "trainer.seed holds 42, and has no keys of its own"),
         ({"trainer.augment.0.cutout.size": 3}, r"trainer.augment holds \[\], and has no item 0"),
@@ -226,6 +226,6 @@ def test_without_a_tuner_or_a_declaration_nothing_changes(settings, tuned):
         ),
     ],
 )
-def test_values_that_have_no_place_or_do_not_go_together_are_refused(settings, tuned, values, said):
-    with pytest.raises(DeclarationError, match=said):
+def test_values_that_have_no_place_or_do_not_go_together_are_refused(settings, tuned, values, message):
+    with pytest.raises(DeclarationError, match=message):
         with_hyperparameters(settings(), {"train_args": "{}"}, tuned(values))

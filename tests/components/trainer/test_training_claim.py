@@ -162,7 +162,7 @@ def test_of_those_that_come_to_a_folder_at_once_one_goes_on(tmp_path):
     assert sorted("trains in" in each for each in at_once(come)) == [False, True, True, True]
 
 
-def said(bucket: Bucket) -> dict[str, Any]:
+def stored_claim(bucket: Bucket) -> dict[str, Any]:
     return json.loads(bucket.objects[CLAIM]["metadata"]["claim"])
 
 
@@ -230,7 +230,7 @@ def test_one_that_slept_and_was_taken_over_finds_that_whenever_its_sign_of_life_
     # On its way to the store while the other one takes it, and perhaps ends.
     meanwhile(bucket, "POST", take_over)
     slept._file.write(slept._mine, now)
-    assert bucket.objects == {} if ended else said(bucket)["owner"] == other._mine["owner"]
+    assert bucket.objects == {} if ended else stored_claim(bucket)["owner"] == other._mine["owner"]
     with pytest.raises(StoppedError, match=r"has taken over .*abc-600"):
         slept.check()
     slept.release()
@@ -246,7 +246,7 @@ def test_what_was_taken_over_is_not_removed_by_who_had_it(bucket):
     meanwhile(bucket, "DELETE", lambda: other.take(0, PATIENCE))
     slept.release()
     other.check()
-    assert said(bucket)["owner"] == other._mine["owner"]
+    assert stored_claim(bucket)["owner"] == other._mine["owner"]
 
 
 def test_whose_answer_was_lost_has_the_folder_all_the_same(bucket):
@@ -255,8 +255,8 @@ def test_whose_answer_was_lost_has_the_folder_all_the_same(bucket):
         assert not left
         left = lose(bucket, "POST")
         wait_until(lambda: not left, "a beat", 10, every=0.01)
-        beat = said(bucket)["beat"]
-        wait_until(lambda: said(bucket)["beat"] > beat, "another one", 20, every=0.01)
+        beat = stored_claim(bucket)["beat"]
+        wait_until(lambda: stored_claim(bucket)["beat"] > beat, "another one", 20, every=0.01)
         check()
         left = lose(bucket, "DELETE")
     assert not left

@@ -47,8 +47,8 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
     one, other, paced, mirrored = (Settings(arguments={"distribution": section}) for section in sections)
     assert _locate(one) == _locate(other) == _locate(paced) != _locate(mirrored)
     assert _locate().uri.startswith("/root/Trainer/training/")
-    told = _locate(uri="/root/Examples/1", training_root="gs://bucket/training")
-    assert told.uri == f"gs://bucket/training/{_locate().key}-0"
+    elsewhere = _locate(uri="/root/Examples/1", training_root="gs://bucket/training")
+    assert elsewhere.uri == f"gs://bucket/training/{_locate().key}-0"
     others = [_locate(), _locate(uri="/root/Examples/2"), _locate(custom_config='{"source": "x"}')]
     assert len({each.uri for each in others}) == len({each.key for each in others}) == 3
 
@@ -108,9 +108,9 @@ def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):
 
 def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_path):
     folder = _of_steps(tmp_path, 20)
-    with pytest.raises(TaskStalledError, match="the chief of this cluster has not made the training folder") as told:
+    with pytest.raises(TaskStalledError, match="the chief of this cluster has not made the training folder") as raised:
         training_folder.wait(folder, 0.1)
-    assert told.value.retryable
+    assert raised.value.retryable
     assert not Path(folder.uri).exists()
     # What is being taken over says still what it was.
     write_files(Path(folder.uri), {"training.json": json.dumps({"key": folder.key, "steps": 10})})
@@ -290,7 +290,7 @@ def test_a_checkpoint_that_was_not_adopted_wholly_is_none(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("step", "trainer", "told"),
+    ("step", "trainer", "messages"),
     [
         (
             4,
@@ -312,7 +312,7 @@ def test_a_checkpoint_that_was_not_adopted_wholly_is_none(tmp_path, monkeypatch,
         (24, {}, ["is at step 24, which is beyond the declared 20: training starts at step 0"]),
     ],
 )
-def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, step, trainer, told):
+def test_the_log_names_the_training_that_is_resumed(tmp_path, monkeypatch, caplog, step, trainer, messages):
     monkeypatch.syspath_prepend(str(Path(__file__).with_name("user")))
     caplog.set_level("INFO", "absl.tfx_estimator")
     _train(_prepare(tmp_path, 1, 10, **trainer)[0], step)
@@ -320,6 +320,6 @@ def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, st
     settings = _declared(20, **trainer)
     job = Job("", "", {}, folder.uri, settings, "estimator")
     prepare_and_tell(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
-    assert len(caplog.messages) == len(told)
-    for message, part in zip(caplog.messages, told):
+    assert len(caplog.messages) == len(messages)
+    for message, part in zip(caplog.messages, messages):
         assert part in message

@@ -307,10 +307,10 @@ def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
         return tf.estimator.Estimator(model_fn, str(tmp_path / folder))
 
     estimator("two", 2, 6).train(_words, steps=1)
-    told = []
+    matches = []
     for folder, parts, words in (("three", 3, 6), ("one", 1, 6), ("more", 3, 9)):
         begun = estimator(folder, parts, words)
-        warm_start(begun, WarmStart(checkpoint=str(tmp_path / "two")), told.append)
+        warm_start(begun, WarmStart(checkpoint=str(tmp_path / "two")), matches.append)
         begun.train(_words, steps=1)
     weights = {name: read_weights(str(tmp_path / name)) for name in ("two", "three", "one", "more")}
     for folder, name in [
@@ -321,7 +321,7 @@ def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
         ("more", "kernel"),
     ]:
         np.testing.assert_array_equal(weights[folder][f"words/{name}"], weights["two"][f"words/{name}"])
-    assert [each.left for each in told] == ["", "", "words/table, which is [9, 3] here and [6, 3] there"]
+    assert [each.left for each in matches] == ["", "", "words/table, which is [9, 3] here and [6, 3] there"]
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ class Fake:
     def choose(self, step: int) -> str:
         return Path(self.keeper.choose(self.checkpoint(step), step).checkpoint).name
 
-    def told(self, kind: Event) -> list[dict]:
+    def reported(self, kind: Event) -> list[dict]:
         return [event for event in self.events.read() if event["event"] is kind]
 
 
@@ -70,7 +70,7 @@ def test_the_best_is_kept_when_training_has_removed_it(tmp_path):
     assert fake.kept() == copies(20)
     assert not Path(f"{fake.checkpoint(20)}.index").exists()
     assert fake.choose(50) == "best.ckpt-20"
-    (event,) = fake.told(Event.CHOSEN)
+    (event,) = fake.reported(Event.CHOSEN)
     assert (event["step"], event["metrics"]) == (20, {"loss": 0.2, "accuracy": 0.8})
     assert event["text"] == "step 20: the best loss, 0.2000, of 5 evaluations; the last, of step 50: 0.9000"
 
@@ -140,7 +140,7 @@ def test_a_best_that_is_gone_gives_way_as_well_and_the_next_one_is_kept_from_the
     fake.train(0.4, 0.9, 0.9, first=50)
     assert fake.kept() == copies(40)
     assert fake.choose(70) == "best.ckpt-40"
-    assert ["it is gone" in event["text"] for event in fake.told(Event.NOTICED)] == [True]
+    assert ["it is gone" in event["text"] for event in fake.reported(Event.NOTICED)] == [True]
 
 
 def test_an_evaluation_whose_checkpoint_was_removed_meanwhile_is_no_candidate(tmp_path):
@@ -179,7 +179,7 @@ def test_without_keep_best_the_last_one_is_exported_and_nothing_is_copied(tmp_pa
     assert fake.keeper.stops
     assert fake.kept() == []
     assert fake.choose(20) == "model.ckpt-20"
-    assert fake.told(Event.CHOSEN) == []
+    assert fake.reported(Event.CHOSEN) == []
 
 
 @pytest.mark.parametrize("key", ["keep_best", "early_stopping"])
@@ -210,7 +210,7 @@ def test_before_training_a_model_is_asked_for_its_metrics_unless_they_are_known(
     own = Fake(tmp_path, model="mine:net", keep_best="loss")
     own.keeper.check_metrics(reported)
     assert len(asked) == 2
-    # An evaluation has told.
+    # An evaluation has reported.
     own.train(0.5)
     own.keeper.check_metrics(reported)
     assert len(asked) == 2

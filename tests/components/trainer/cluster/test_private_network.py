@@ -40,11 +40,11 @@ def _addresses() -> list[str]:
 
 def _reached(port: int) -> dict[str, str]:
     """What answers at a port, by address of this machine."""
-    said = {}
+    answers = {}
     for address in _addresses():
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection((address, port), 5) as server:
-            said[address] = server.recv(7).decode()
-    return said
+            answers[address] = server.recv(7).decode()
+    return answers
 
 
 @contextlib.contextmanager
@@ -84,8 +84,8 @@ def test_a_server_is_reached_from_inside_only(user):
         assert _reached(port) == {}
         with _listening_outside(port):
             assert _reached(port) == dict.fromkeys(_addresses(), "outside")
-            said = supervisor.ask("in", CLIENT, str(port), json.dumps(INSIDE))[2]
-        assert json.loads(said) == dict.fromkeys(INSIDE, "inside")
+            output = supervisor.ask("in", CLIENT, str(port), json.dumps(INSIDE))[2]
+        assert json.loads(output) == dict.fromkeys(INSIDE, "inside")
 
 
 def test_files_are_whose_they_would_be_outside(user):
@@ -145,10 +145,10 @@ def _lives(process: psutil.Process) -> bool:
 
 def test_the_reason_is_told_where_a_containers_filter_forbids_it(user):
     process = user.start(FILTERED)
-    said, _ = process.communicate(timeout=20)
+    output, _ = process.communicate(timeout=20)
     assert process.returncode == 0
-    assert "may not make a network namespace" in json.loads(said)
-    assert "Operation not permitted" in json.loads(said)
+    assert "may not make a network namespace" in json.loads(output)
+    assert "Operation not permitted" in json.loads(output)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_a_lone_chief_with_an_evaluator_is_a_cluster(text, task):
 
 
 @pytest.mark.parametrize(
-    ("whole", "told"),
+    ("whole", "message"),
     [
         ("{cluster: {}}", "it cannot be read"),
         ({"cluster": PAIR}, "it cannot be read"),
@@ -175,10 +175,10 @@ def test_a_lone_chief_with_an_evaluator_is_a_cluster(text, task):
         ({"task": {"type": "evaluator", "index": 0}}, "the task is evaluator-0, and there is no cluster"),
     ],
 )
-def test_a_wrong_tf_config_is_refused(whole, told):
+def test_a_wrong_tf_config_is_refused(whole, message):
     with pytest.raises(DeclarationError) as caught:
         read(whole if isinstance(whole, str) else json.dumps(whole))
-    assert told in caught.value.what
+    assert message in caught.value.what
 
 
 @pytest.mark.parametrize("ps", [0, 1, 2])
@@ -270,7 +270,7 @@ def test_tf_config_comes_before_slurm():
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "message"),
     [
         (slurm(5), "they contradict each other"),
         (slurm(0, sizes="2(x2)"), "they contradict each other"),
@@ -282,8 +282,8 @@ def test_tf_config_comes_before_slurm():
         (slurm(1, SLURMD_NODENAME="node09"), "rank 1 on node09, and not on node08"),
     ],
 )
-def test_slurm_that_makes_no_sense_is_refused(environment, told):
+def test_slurm_that_makes_no_sense_is_refused(environment, message):
     with pytest.raises(DeclarationError) as caught:
         resolve(environment)
-    assert told in caught.value.what
+    assert message in caught.value.what
     assert "srun" in caught.value.todo

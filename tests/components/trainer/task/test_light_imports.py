@@ -1,4 +1,4 @@
-"""What a training task imports, and that the rest is there once it is asked for."""
+"""The imports of a training task, and the lazy modules for the rest."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ HEAVY = ["apache_beam", "kubernetes", "google.cloud.bigquery", "tfx.components.e
 
 
 @pytest.fixture
-def said(codes) -> Callable[[str], list[str]]:
-    """Runs code where a task has begun, and nothing was asked for yet; returns the lines that it printed."""
+def run_lines(codes) -> Callable[[str], list[str]]:
+    """Runs code in a task without lazy modules loaded; returns its output."""
 
     def run(code: str) -> list[str]:
         assert codes.call(f"import sys\n{code}") == 0, codes.said
@@ -23,12 +23,12 @@ def said(codes) -> Callable[[str], list[str]]:
 
 
 @pytest.mark.parametrize("module", ["estimator.path", "executor"])
-def test_a_task_or_a_replica_imports_what_training_needs_and_no_more(said, module):
+def test_a_task_or_a_replica_imports_what_training_needs_and_no_more(run_lines, module):
     code = f"import tfx_estimator.components.trainer.{module}\nprint([name for name in {HEAVY} if name in sys.modules])"
-    assert said(code)[-1] == "[]"
+    assert run_lines(code)[-1] == "[]"
 
 
-def test_what_a_users_module_asks_for_is_there(said):
+def test_what_a_users_module_asks_for_is_there(run_lines):
     code = (
         "from tensorflow_data_validation import __version__\n"
         "import tensorflow_model_analysis as tfma\n"
@@ -44,10 +44,10 @@ def test_what_a_users_module_asks_for_is_there(said):
         "assert tfma.EvalConfig is sys.modules['tensorflow_model_analysis.proto.config_pb2'].EvalConfig\n"
         "print(tfma.run_model_analysis.__name__, tfdv.infer_schema.__name__, callable(tfma.export.EvalInputReceiver))\n"
     )
-    assert said(code)[-1] == "run_model_analysis infer_schema True"
+    assert run_lines(code)[-1] == "run_model_analysis infer_schema True"
 
 
-def test_a_data_accessor_reads_examples(said, tmp_path):
+def test_a_data_accessor_reads_examples(run_lines, tmp_path):
     code = (
         "import tensorflow as tf\n"
         "from tfx.components.util import tfxio_utils\n"
@@ -70,4 +70,4 @@ def test_a_data_accessor_reads_examples(said, tmp_path):
         "    print([batch['x'].numpy().ravel().tolist() for batch in make([path], options, schema)])\n"
     )
     # Between warnings.
-    assert [line for line in said(code) if line.startswith("[")] == ["[[7, 7, 7, 7, 7]]"] * 2
+    assert [line for line in run_lines(code) if line.startswith("[")] == ["[[7, 7, 7, 7, 7]]"] * 2

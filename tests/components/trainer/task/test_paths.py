@@ -98,10 +98,10 @@ def test_a_declared_path_is_taken_whatever_function_stands_for_it(path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("x = 1\n", "neither trainer_fn nor run_fn"), ("def (", "cannot be read"), (None, "cannot be")]
+    ("text", "error"), [("x = 1\n", "neither trainer_fn nor run_fn"), ("def (", "cannot be read"), (None, "cannot be")]
 )
-def test_a_module_without_them_is_refused(tmp_path, text, told):
+def test_a_module_without_them_is_refused(tmp_path, text, error):
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
-    with pytest.raises(UserCodeError, match=told):
+    with pytest.raises(UserCodeError, match=error):
         paths.name_of({"module_file": f"{tmp_path}/mine.py"}, Settings())

@@ -59,9 +59,9 @@ def test_tasks_that_start_at_once_find_the_module_without_pip(codes, module_path
     given = ([module_path, f"{tmp_path}/ready/"], [hidden], {"PYTHONPATH": hidden})
     tasks = [codes.start(TASK, *given) for _ in range(3)]
     assert [codes.wait(task) for task in tasks] == [0, 0, 0]
-    said = [codes.said_by(task).splitlines()[-1].split(maxsplit=2) for task in tasks]
-    assert [(each[0], each[2].strip()) for each in said] == [("belate", "['beside.py', 'mine.py', 'profile.py']")] * 3
-    folders = {each[1] for each in said}
+    lines = [codes.said_by(task).splitlines()[-1].split(maxsplit=2) for task in tasks]
+    assert [(each[0], each[2].strip()) for each in lines] == [("belate", "['beside.py', 'mine.py', 'profile.py']")] * 3
+    folders = {each[1] for each in lines}
     # Each of its own, and gone with the task.
     assert len(folders) == 3
     assert not [folder for folder in folders if os.path.exists(folder)]
