@@ -144,7 +144,7 @@ class Proposals:
         config = {**proposed.hyperparameters.get_config(), "values": values}
         return Trial(number, shown, config, steps, parent)
 
-    def tell(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
         """Passes the result of a trial to the oracle."""
         trial = next(each for each in self._oracle.trials.values() if int(each.trial_id) + 1 == result.number)
         trial.status, trial.message = ("COMPLETED", None) if result.status == COMPLETED else ("FAILED", result.reason)
