@@ -49,7 +49,7 @@ def drive(tune: TuneSection, steps: int = 900, fails: tuple[int, ...] = (), scor
         proposals.record(result)
     # However often it is asked again.
     assert proposals.next() is None
-    assert proposals.over
+    assert proposals.ended
     proposals.close()
     return found
 
