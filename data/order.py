@@ -50,14 +50,16 @@ def streamed_windows(index: RecordIndex, start: int | tf.Tensor, seed: int, wind
         first = epoch * index.records
         # Negative numbers, to differ from the positions that seed the windows.
         order = _shuffled(len(index.blocks), seed, -1 - epoch)
-        begun = tf.maximum(start - first, 0) // window
+        window_number = tf.maximum(start - first, 0) // window
         ends = tf.cumsum(tf.gather(counts, order))
-        block = tf.searchsorted(ends, [begun * window], side="right", out_type=tf.int64)[0]
-        wanted = order[block:]
-        skipped = begun * window - (ends[block] - counts[order[block]])
-        skips = tf.concat([[skipped], tf.zeros_like(wanted[1:])], axis=0)
-        records = _read(index, tf.data.Dataset.from_tensor_slices((wanted, skips)))
-        return records.rebatch(window).enumerate(begun).map(lambda number, each: (first + number * window, each))
+        block = tf.searchsorted(ends, [window_number * window], side="right", out_type=tf.int64)[0]
+        remaining = order[block:]
+        skipped = window_number * window - (ends[block] - counts[order[block]])
+        skips = tf.concat([[skipped], tf.zeros_like(remaining[1:])], axis=0)
+        records = _read(index, tf.data.Dataset.from_tensor_slices((remaining, skips)))
+        return (
+            records.rebatch(window).enumerate(window_number).map(lambda number, each: (first + number * window, each))
+        )
 
     epochs = tf.data.Dataset.range(start // index.records, tf.int64.max)
     return epochs.flat_map(epoch_windows).prefetch(1)
@@ -101,7 +103,7 @@ def hand_out(
     return windows.flat_map(own).rebatch(chunk, drop_remainder=True)
 
 
-def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
+def _read(index: RecordIndex, requests: tf.data.Dataset) -> tf.data.Dataset:
     """Reads blocks, given by their number and the number of records to skip at their start."""
     files, blocks = tf.constant(list(index.files)), tf.constant(index.blocks, tf.int64)
 
@@ -128,7 +130,7 @@ def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
         with tf.control_dependencies([] if check is None else [check]):
             return records[skipped:]
 
-    return wanted.map(read, num_parallel_calls=_PARALLEL_READS, deterministic=True)
+    return requests.map(read, num_parallel_calls=_PARALLEL_READS, deterministic=True)
 
 
 def _shuffled(size: int | tf.Tensor, seed: int, number: tf.Tensor) -> tf.Tensor:

@@ -44,9 +44,9 @@ def is_dead(draft: str, written: float) -> bool:
     Args:
         written: `time.time()` of the last write to it; 0 without files.
     """
-    place, pid, begun, *_ = [*draft.removeprefix(_DRAFT).split("-"), "", ""]
+    place, pid, started, *_ = [*draft.removeprefix(_DRAFT).split("-"), "", ""]
     died = place == _place() and pid.isdigit() and not os.path.exists(f"/proc/{pid}")
-    return died or time.time() - max(written, float(begun) if begun.isdecimal() else 0.0) > _OLD_SECONDS
+    return died or time.time() - max(written, float(started) if started.isdecimal() else 0.0) > _OLD_SECONDS
 
 
 def _place() -> str:

@@ -111,7 +111,7 @@ class Search:
             self._results.append(result)
             self._on_trial(trial, result)
             self._check()
-            self._proposals.tell(result)
+            self._proposals.record(result)
             if self._section.strategy != RANDOM:
                 return
 

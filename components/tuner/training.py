@@ -77,8 +77,8 @@ class Trials:
         known = Result.load(place)
         if known is not None and known.is_of(trial):
             return known
-        begun = known or Result.load(place, BEGUN)
-        if begun is not None and not begun.is_of(trial):
+        previous = known or Result.load(place, BEGUN)
+        if previous is not None and not previous.is_of(trial):
             # It would resume from weights that were trained with other values.
             _remove(place)
         self._begin(trial, place)

@@ -121,16 +121,16 @@ class Proposals:
         # The oracle writes its state, which is not used.
         self._folder = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
         self._oracle._set_project_dir(self._folder.name, "oracle")
-        self._ended = False
+        self.ended = False
 
     def next(self) -> Optional[Trial]:
         """Proposes a trial; None if there is none before further results, or at all."""
-        if self._ended and self._section.strategy == RANDOM:
+        if self.ended and self._section.strategy == RANDOM:
             return None
         number = len(self._oracle.trials) + 1
         proposed = self._oracle.create_trial(str(number))
         if proposed.status != "RUNNING":
-            self._ended = self._ended or proposed.status == "STOPPED"
+            self.ended = self.ended or proposed.status == "STOPPED"
             return None
         values = _values(self._section, proposed.hyperparameters)
         steps, parent = self._section.train_steps, None
@@ -144,7 +144,7 @@ class Proposals:
         config = {**proposed.hyperparameters.get_config(), "values": values}
         return Trial(number, shown, config, steps, parent)
 
-    def tell(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
         """Passes the result of a trial to the oracle."""
         trial = next(each for each in self._oracle.trials.values() if int(each.trial_id) + 1 == result.number)
         trial.status, trial.message = ("COMPLETED", None) if result.status == COMPLETED else ("FAILED", result.reason)

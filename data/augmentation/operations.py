@@ -79,12 +79,12 @@ def _shifted(size: int, most: int, fill: str, draws: Draws) -> _AxisMove:
 
     def take(taken: tf.Tensor) -> tf.Tensor:
         last = size - 1
-        wanted = tf.range(size, dtype=tf.int64) + shift
+        source = tf.range(size, dtype=tf.int64) + shift
         if fill == "reflect":
             # Without repeating the edge.
-            return tf.gather(taken, last - tf.abs(last - tf.abs(wanted)), batch_dims=1)
-        inside = tf.gather(taken, tf.clip_by_value(wanted, 0, last), batch_dims=1)
-        return tf.where((wanted < 0) | (wanted > last), tf.constant(_OUTSIDE, tf.int64), inside)
+            return tf.gather(taken, last - tf.abs(last - tf.abs(source)), batch_dims=1)
+        inside = tf.gather(taken, tf.clip_by_value(source, 0, last), batch_dims=1)
+        return tf.where((source < 0) | (source > last), tf.constant(_OUTSIDE, tf.int64), inside)
 
     return take
 

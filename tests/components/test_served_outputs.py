@@ -79,7 +79,7 @@ def test_without_a_count_of_classes_one_number_is_their_score_only_if_no_other_o
     [
         ({"a": (FLOAT, (None, 10)), "b": (FLOAT, (None, 10))}, None, "outputs are a, b: each of a, b may be"),
         (HEAD, "probabilities", "the served outputs are classes, scores: there is no `probabilities`"),
-        (OURS, "class_ids", "`class_ids` is int64, no scores"),
+        (OURS, "class_ids", "`class_ids` is int64, not scores"),
         ({"classes": (STRING, (None, 10))}, None, "the served outputs are classes: none of them fits"),
     ],
 )

@@ -211,7 +211,7 @@ def test_other_types_and_a_single_channel(images, operation):
     [
         ({"pixels": np.zeros([2, 4, 4, 1], np.float32)}, "returns pixels, and no `image`"),
         ({"image": np.zeros([2, 4, 4, 1], np.uint8)}, "returns an `image` that is not a dense float tensor"),
-        ({"image": np.zeros([2, 16], np.float32)}, "returns an `image` of the shape"),
+        ({"image": np.zeros([2, 16], np.float32)}, "returns an `image` of shape"),
     ],
 )
 def test_a_preprocessing_fn_without_images_is_refused(features, what):

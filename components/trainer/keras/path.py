@@ -178,7 +178,7 @@ class _Task:
                 averaging.begin()
         if self._evaluations:
             self._evaluations.prepare(step)
-        watch.begin(step, over=bool(self._evaluations and self._evaluations.stop))
+        watch.begin(step, ended_early=bool(self._evaluations and self._evaluations.stop))
         if not watch.ended:
             reader = self._declared.reader
             if self._is_served:

@@ -78,11 +78,11 @@ class Watch:
         self._diverged = False
         self.step = 0
         self.stopped = False
-        self.over = False
+        self.ended_early = False
 
-    def begin(self, step: int, over: bool = False) -> None:
-        """Starts at a step, the same in all tasks; `over` if an evaluation has already ended the training."""
-        self.step, self.over = step, over
+    def begin(self, step: int, ended_early: bool = False) -> None:
+        """Starts at a step, the same in all tasks; `ended_early` if an evaluation has ended the training."""
+        self.step, self.ended_early = step, ended_early
         for each in self._observers:
             each.begin(step)
         if not self.ended:
@@ -92,7 +92,7 @@ class Watch:
     @property
     def ended(self) -> bool:
         """True if training has ended or is to stop."""
-        return self.stopped or self.over or self.step >= self.total
+        return self.stopped or self.ended_early or self.step >= self.total
 
     def next_steps(self) -> int:
         """Begins an execution; returns its number of steps."""
@@ -157,7 +157,7 @@ class Watch:
                 each.before_save(self.step)
             self._saver.save(self.step)
             # After a request to stop, the checkpoint is evaluated when training resumes.
-            self.over = not self.stopped and self._ends()
+            self.ended_early = not self.stopped and self._ends()
         self._end(values)
         self._began = time.monotonic()
 

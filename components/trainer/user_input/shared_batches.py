@@ -127,9 +127,9 @@ def call_input_fn(
     """Calls an input_fn as an Estimator does."""
     context = context or tf.distribute.InputContext()
     known = {"mode": mode, "params": params, "config": config, _CONTEXT: context}
-    wanted = function_utils.fn_args(input_fn)
+    accepted = function_utils.fn_args(input_fn)
     with tf.device("/cpu:0"):
-        return input_fn(**{name: value for name, value in known.items() if name in wanted})
+        return input_fn(**{name: value for name, value in known.items() if name in accepted})
 
 
 def split_batches(

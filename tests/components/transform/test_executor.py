@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.components.transform import Transform
-from tfx_estimator.components.transform.executor import checked, renamed_again
+from tfx_estimator.components.transform.executor import checked, retrying_renames
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
@@ -70,7 +70,7 @@ def test_a_folder_that_is_there_is_renamed_again(tmp_path, failing, times, renam
     (tmp_path / "made" / "inner").mkdir(parents=True)
     (tmp_path / "made" / "inner" / "graph").write_text("graph")
     failing[0] = times
-    with renamed_again():
+    with retrying_renames():
         if renamed:
             tf.io.gfile.rename(str(tmp_path / "made"), str(tmp_path / "published"), overwrite=True)
         else:
@@ -82,7 +82,7 @@ def test_a_folder_that_is_there_is_renamed_again(tmp_path, failing, times, renam
 def test_what_is_not_there_is_told_at_once(tmp_path, failing):
     failing[0] = 2
     before = tf.io.gfile.rename
-    with renamed_again(), pytest.raises(tf.errors.NotFoundError):
+    with retrying_renames(), pytest.raises(tf.errors.NotFoundError):
         tf.io.gfile.rename(str(tmp_path / "nothing"), str(tmp_path / "published"))
     assert failing == [1]
     assert tf.io.gfile.rename is before

@@ -46,10 +46,10 @@ def drive(tune: TuneSection, steps: int = 900, fails: tuple[int, ...] = (), scor
         found.append(trial)
         failed = trial.number in fails
         result = Result(trial.number, trial.values, FAILED if failed else COMPLETED, None if failed else score(trial))
-        proposals.tell(result)
+        proposals.record(result)
     # However often it is asked again.
     assert proposals.next() is None
-    assert proposals.over
+    assert proposals.ended
     proposals.close()
     return found
 

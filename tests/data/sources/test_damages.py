@@ -242,7 +242,7 @@ def test_a_damaged_file_is_named_or_the_examples_are_whole(kinds, undamaged, tmp
     except DataError as error:
         told = error.what
     named = any(str(folder / each) in told for each in (file, *_OTHERS.get(file, ())))
-    assert not told or named or f"{folder}/labels.csv: row 5 names {file}, which is not there" == told, told
+    assert not told or named or f"{folder}/labels.csv: row 5 names {file}, which does not exist" == told, told
 
 
 # Where two files contradict each other, either may be told of.

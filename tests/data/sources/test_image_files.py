@@ -111,7 +111,7 @@ def test_what_is_left_out_is_named_unless_a_tool_left_it(tmp_path):
         (lambda folder: _save(folder / "test" / "bird" / "1.png", np.zeros((4, 6, 3), np.uint8)), "the class 'bird'"),
         (lambda folder: (folder / "train" / "cat" / "1.webp").touch(), "1.webp is in the folder of a class"),
         (lambda folder: (folder / "train" / "cat" / "more").mkdir(), "more is in the folder of a class"),
-        (lambda folder: shutil.rmtree(folder / "train" / "cat"), "the class 'cat', which 'train' has not"),
+        (lambda folder: shutil.rmtree(folder / "train" / "cat"), "the class 'cat', but 'train' does not"),
         (lambda folder: [shutil.rmtree(folder / split / "cat") for split in ("train", "test")], "one class only: dog"),
     ],
 )
@@ -319,11 +319,11 @@ def test_a_table_with_splits(tmp_path):
         (lambda rows: [{**row, "path": row["image"]} for row in rows], "2 columns named image or path"),
         (lambda rows: [{**row, "label": ""} for row in rows], "row 1 has no label"),
         (lambda rows: [*rows, rows[2]], "rows 3 and 7 name the same image, files/cat/2.png"),
-        (lambda rows: [{**row, "label": 2 * index} for index, row in enumerate(rows)], "row 2 has the label 2, and no"),
+        (lambda rows: [{**row, "label": 2 * index} for index, row in enumerate(rows)], "row 2 has the label 2, but no"),
         (lambda rows: [{**row, "label": -1} for row in rows], "row 1 has the label -1"),
         (
             lambda rows: [*rows, {"image": "files/no\nne.png", "label": "cat"}],
-            r"labels.csv: row 7 names files/no\nne.png, which is not there",
+            r"labels.csv: row 7 names files/no\nne.png, which does not exist",
         ),
         (lambda rows: [{**row, "split": row["label"]} for row in rows if row["label"] == "cat"], "one class only"),
     ],
@@ -360,8 +360,8 @@ def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        (b"cat/\xff0.png", r"cat/\udcff0.png: its name is no text"),
-        (b"c\xff/1.png", r"c\udcff/1.png: its name is no text"),
+        (b"cat/\xff0.png", r"cat/\udcff0.png: its name is not valid UTF-8"),
+        (b"c\xff/1.png", r"c\udcff/1.png: its name is not valid UTF-8"),
     ],
 )
 def test_a_name_that_is_no_text_is_told(tmp_path, name, shown):

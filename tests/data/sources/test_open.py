@@ -138,7 +138,7 @@ def test_a_folder_that_is_none_is_answered_with_what_was_looked_for(tmp_path):
     with pytest.raises(DataNotFoundError, match="no folder"):
         opened(tmp_path / "nowhere")
     (tmp_path / "cats.jpg").touch()
-    with pytest.raises(DataNotFoundError, match=r"but cats\.jpg") as caught:
+    with pytest.raises(DataNotFoundError, match=r"it holds cats\.jpg") as caught:
         opened(tmp_path)
     for form in ("dataset_info.json", "train-images-idx3-ubyte", "data_batch_1.bin"):
         assert form in caught.value.expected

@@ -65,7 +65,7 @@ def test_pieces_hold_every_example_once_in_order_and_nearly_equally(parts):
         ("train[:80%]", "train[80%:90%]", "test+train[90%:]", "", ""),
         ("train[:50]", "test+train[49:]", None, "train[49:50], 1 examples", "not trained on"),
         ("all", "test", None, "test[0:10], 10 examples", "not trained on"),
-        ("train[:80%]", "train[80%:]", "train[90%:]", "train[91:101], 10 examples", "not chosen by"),
+        ("train[:80%]", "train[80%:]", "train[90%:]", "train[91:101], 10 examples", "not selected by"),
         ("train[:80%]", "test", "train[:1]+test[5:]", "train[0:1], 1 examples", "not trained on"),
     ],
 )

@@ -220,13 +220,13 @@ def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(m
     watch, saves = make(save_checkpoints_steps=30, log_every_steps=100, ends=lambda: answers.pop(0))
     watch.begin(0)
     assert run(watch, clock, 0.05)[-1] == 60
-    assert (saves, watch.over, watch.stopped) == ([30, 60], True, False)
+    assert (saves, watch.ended_early, watch.stopped) == ([30, 60], True, False)
     request_stop(str(tmp_path / "stop"), 20)
     watch, saves = make(save_checkpoints_steps=30, log_every_steps=100, ends=pytest.fail)
     watch.begin(0)
     run(watch, clock, 0.05)
-    assert (saves, watch.over, watch.stopped) == ([26], False, True)
-    watch.begin(60, over=True)
+    assert (saves, watch.ended_early, watch.stopped) == ([26], False, True)
+    watch.begin(60, ended_early=True)
     assert watch.ended
 
 
