@@ -1,1 +1,1 @@
-"""A training step: what it minimises and computes, and the adapters that an Estimator and Keras call it by."""
+"""A training step: its loss and computation, and the adapters for an Estimator and for Keras."""

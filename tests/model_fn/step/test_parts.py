@@ -266,5 +266,5 @@ def _model_fn_graph(layer: Any, parts: int) -> Any:
 
 @pytest.mark.parametrize("kind", ["batch norm", "counting", "frozen counting"])
 def test_a_state_of_an_estimators_graph_is_refused_in_parts(kind):
-    with pytest.raises(UserCodeError, match=r"parallel_parts: 2, and .* of the network follows"):
+    with pytest.raises(UserCodeError, match=r"parallel_parts: 2, and .* of the network updates"):
         _model_fn_graph(lambda: _layer(kind), 2)

@@ -357,7 +357,7 @@ def test_a_module_with_the_name_of_what_was_written_is_refused(tmp_path: Path) -
     (tmp_path / "training.py").write_text("class Doubled: ...\n")
     (tmp_path / "written").mkdir()
     with pytest.raises(UserCodeError, match=r"the module training, .* cannot be copied next to training\.py"):
-        handing._bring(str(tmp_path / "written"), {"training": str(tmp_path)})
+        handing._copy(str(tmp_path / "written"), {"training": str(tmp_path)})
 
 
 def test_a_stack_without_keras_3_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
