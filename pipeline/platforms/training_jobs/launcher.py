@@ -232,7 +232,7 @@ class Launcher:
         while True:
             if signals.received:
                 self._cancel(job, tasks, signals)
-            job.hear(_POLL_SECONDS)
+            job.poll(_POLL_SECONDS)
             tasks.read()
             if error := job.outage():
                 retries.failed(error)
@@ -249,7 +249,7 @@ class Launcher:
             ended, condition = end_of(job.object)
             if ended == SUCCEEDED:
                 # Events of pods that have ended may still be queued.
-                while job.hear(0.0):
+                while job.poll(0.0):
                     pass
                 return
             if ended:
@@ -279,7 +279,7 @@ class Launcher:
                     deleted, left = True, "is deleted"
                 except (UnavailableError, errors.TfxEstimatorError) as error:
                     left = f"could not be deleted: {first_line(error)}, and may still run"
-            job.hear(_POLL_SECONDS)
+            job.poll(_POLL_SECONDS)
             tasks.read()
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
