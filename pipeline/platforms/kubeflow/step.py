@@ -70,7 +70,7 @@ def remove_markers(folder: str) -> None:
     except tf.errors.OpError as error:
         raise PipelineError(
             f"the objects that mark folders cannot be removed from {folder}: {error.message}",
-            expected="an account that may list and delete objects there: the next step cannot download such objects",
+            expected="an account that may list and delete objects there: else the next step cannot download the rest",
             todo="give it a role such as Storage Object User; then run the pipeline again",
         ) from error
 
