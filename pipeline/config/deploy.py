@@ -20,11 +20,11 @@ ALIASES = {
         ("", "default"),
         *((f"{job}.{place}", "Trainer") for job in POD_TARGETS for place in ("", "replicas.")),
     )
-    for key, ours in {
-        "tolerations": "tolerations",
-        "node_selector": "node_selector",
-        "nodeSelector": "node_selector",
-    }.items()
+    for key, ours in (
+        ("tolerations", "tolerations"),
+        ("node_selector", "node_selector"),
+        ("nodeSelector", "node_selector"),
+    )
 } | {
     "tolerationSeconds": "seconds",
     **{f"deploy.trainjob.replicas.{role}": "deploy.trainjob.replicas.node" for role in ("chief", "worker")},

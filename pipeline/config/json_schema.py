@@ -12,14 +12,8 @@ from tfx_estimator.pipeline.config.kinds import Limits
 from tfx_estimator.pipeline.config.section import Key, Section
 
 _TYPES = {bool: "boolean", str: "string", int: "integer", float: "number"}
-_WORDS = {
-    "ge": "minimum",
-    "gt": "exclusiveMinimum",
-    "le": "maximum",
-    "lt": "exclusiveMaximum",
-    "pattern": "pattern",
-    "min_length": "minLength",
-}
+# In the order of Limits.
+_WORDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "pattern", "minLength")
 
 
 def json_schema(section: type[Section]) -> dict[str, Any]:
@@ -80,4 +74,4 @@ def _of_kind(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_limits(limits: Limits) -> dict[str, Any]:
-    return {_WORDS[name]: limit for name, limit in limits._asdict().items() if limit is not None}
+    return {word: limit for word, limit in zip(_WORDS, limits) if limit is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 import typing
 from collections.abc import Iterable
@@ -28,12 +29,8 @@ class Limits(NamedTuple):
             if self.pattern is not None and not re.match(self.pattern, value):
                 return "pattern", "this name cannot be used"
             return ("value", "it is empty") if len(value) < (self.min_length or 0) else None
-        is_within = (
-            (self.ge is None or value >= self.ge)
-            and (self.gt is None or value > self.gt)
-            and (self.le is None or value <= self.le)
-            and (self.lt is None or value < self.lt)
-        )
+        bounds = ((operator.ge, self.ge), (operator.gt, self.gt), (operator.le, self.le), (operator.lt, self.lt))
+        is_within = all(holds(value, limit) for holds, limit in bounds if limit is not None)
         return None if is_within else ("range", "the value is out of range")
 
     def __str__(self) -> str:

@@ -42,11 +42,8 @@ OF_OPTIMIZERS: dict[str, dict[str, Any]] = {
 # Option -> schedule -> default; None is the number of steps after the warm-up.
 OF_SCHEDULES: dict[str, dict[str, Any]] = {
     "decay_steps": {
-        "cosine": None,
-        "linear": None,
-        "polynomial": None,
-        "exponential": REQUIRED,
-        "inverse_time": REQUIRED,
+        **dict.fromkeys(("cosine", "linear", "polynomial")),
+        **dict.fromkeys(("exponential", "inverse_time"), REQUIRED),
     },
     "decay_rate": {"exponential": REQUIRED, "inverse_time": REQUIRED},
     "staircase": {"exponential": False, "inverse_time": False},

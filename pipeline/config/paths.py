@@ -48,7 +48,7 @@ def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
     """Yields paths with a shell variable, as `$HOME/data`: where, the text, and why."""
     places = {_ROOT, *(path for path, _ in _sections(values))}
     for path, text in texts(values):
-        if (path in places or is_address(text)) and _VARIABLE.search(text):
+        if path in places and _VARIABLE.search(text):
             yield path, text, "environment variables are expanded only in braces"
 
 

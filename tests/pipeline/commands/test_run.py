@@ -63,7 +63,7 @@ def test_a_batch_for_the_workers_that_are_there_is_no_mistake(monkeypatch):
     with pytest.raises(DeclarationError, match="129 examples do not divide evenly among 2 workers"):
         loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, None))
     loaded = load("digits", [*CLUSTER[1:], "trainer.global_batch_size=6", "trainer.gradient_accumulation=3"])
-    with pytest.raises(DeclarationError, match="each replica has 2 of the 6 examples of a step: 3 parts are more"):
+    with pytest.raises(DeclarationError, match="each replica has 2 of the 6 examples of a step, fewer than 3 parts"):
         loaded.check_cluster(resolved)
 
 

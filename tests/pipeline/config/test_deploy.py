@@ -107,10 +107,10 @@ REFUSED = [
     ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "on this machine, and"),
     ("kubeflow", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),
-    ("kubeflow", "deploy.vertex={}", "deploy.vertex", "of the target vertex alone"),
+    ("kubeflow", "deploy.vertex={}", "deploy.vertex", "for the target vertex only"),
     ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),
-    ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "of the target kubeflow"),
+    ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "no such accelerator"),
     ("vertex", "beam.options=[--temp_location=/home/me/x]", "beam.options", "on this machine, and"),
     ("vertex", "beam.options=[--s3_secret_access_key=abc]", "beam.options", _HIDDEN),
     ("vertex", "deploy.env.AWS_SECRET_ACCESS_KEY=abc", "deploy.env.AWS_SECRET_ACCESS_KEY", _HIDDEN),
@@ -196,7 +196,7 @@ def test_data_that_the_compiling_machine_does_not_see_are_told(tmp_path):
     mine = (*WHOLE["kubeflow"], volume)
     elsewhere, here = (*mine, "data.data_dir=/mnt/data/tfds"), (*mine, f"data.data_dir={tmp_path}")
     (note,) = of_data("mnist", elsewhere, "kubeflow")
-    assert note.startswith("data.data_dir: /mnt/data/tfds is not on this machine, so that the fingerprint")
+    assert note.startswith("data.data_dir: /mnt/data/tfds is not on this machine, so the fingerprint")
     assert of_data("mnist", here, "kubeflow") == of_data("digits", elsewhere, "kubeflow") == []
     assert of_data("mnist", (*WHOLE["vertex"], "data.data_dir=gs://mine/tfds"), "vertex") == []
 

@@ -82,7 +82,7 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
     # Two accelerators, as they are.
     whole = (*COMMON, *OF_TARGET[target], "trainer.global_batch_size=64")
     (problem,) = refused(target, *whole, FOUR_WORKERS)
-    assert "trainer.distribution.train.workers: 4 the step Trainer has 2 of the GPUs that 4 processes" in problem
+    assert "trainer.distribution.train.workers: 4 the step Trainer has 2 GPUs for the 4 processes" in problem
     assert "set deploy.nodes.Trainer.accelerators: 4" in problem
     enough = f"deploy.nodes.Trainer={{{kind}, accelerators: 4}}"
     for more in ((enough,), ("deploy.nodes.Trainer={cpu: 8}",), ("trainer.distribution.train.devices={cpu: 1}",)):

@@ -143,7 +143,7 @@ def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
 def test_too_few_values_for_hyperband_are_refused(problems, good):
     few = ranges("trainer.global_batch_size: [16, 32, 48, 64]") + "  strategy: hyperband\n"
     [problem] = problems(good + few + "  hyperband: {max_steps: 900, min_steps: 100}\n")
-    assert "hyperband begins 17 different trials, and the ranges hold 4 combinations" in problem
+    assert "hyperband starts 17 different trials, and the ranges have 4 combinations" in problem
 
 
 def test_the_shortest_trials_are_long_enough_for_what_is_declared(write, problems, good):
