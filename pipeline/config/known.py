@@ -12,6 +12,8 @@ SHORT_NAMES: dict[str, dict[str, str]] = {
     },
     "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
 }
+# Built-in networks with batch normalisation. The user's own are checked once built.
+NORMALISING = ("cifar_resnet", "cifar_resnet9")
 
 _JOB_SERVER = (
     "it runs behind a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tfx_estimator.pipeline.config.known import NORMALISING
 from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Case, Rule, conflict, given, needs, of_strategy, own_code
 from tfx_estimator.pipeline.config.runtime import AUTO
 from tfx_estimator.pipeline.config.strategies import ON_WORKERS
@@ -15,6 +16,7 @@ _MODEL_PARALLEL, _PIPELINE_PARALLEL = "trainer.model_parallel", "trainer.pipelin
 _TRAIN = "trainer.distribution.train"
 _BATCH = ("trainer.global_batch_size", STRATEGY, f"{_TRAIN}.workers")
 _RAISE_BATCH = "lower it, or raise trainer.global_batch_size, which is the batch of an update"
+_NORMALISES = "{trainer.model} normalises by batch statistics, which would be those of a part of the batch"
 
 
 def _float16(case: Case) -> bool:
@@ -64,6 +66,15 @@ XLA = given(
     lambda case: case.trainer.xla,
     own_code(_XLA, "has a training step of its own", "wrap the step in tf.function(jit_compile=True) in your code"),
     conflict(_XLA, "{found}", _divided, "XLA compiles for one device, and {found} puts layers on several"),
+    # For built-in networks; the dry run checks the user's own.
+    conflict(
+        _XLA,
+        "trainer.params.synchronized",
+        lambda case: (
+            case.train.replicas > 1 and case.trainer.model in NORMALISING and case.trainer.params.get("synchronized")
+        ),
+        "{trainer.model} normalises by the global batch, and XLA compiles only what one replica computes alone",
+    ),
     of_strategy(_XLA, _uncompiled, "{found}"),
 )
 
@@ -127,6 +138,7 @@ PARTS = (
             (*_BATCH, _PARTS),
         ),
         conflict(_CONCURRENT, "{key}", _whole_steps, "there is {key} as well: {why}"),
+        conflict(_CONCURRENT, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
     ),
 )
 
@@ -223,6 +235,7 @@ LAYERS = (
     *_of_devices(_PIPELINE_PARALLEL),
     *given(
         lambda case: case.trainer.pipeline_parallel is not None,
+        conflict(_PIPELINE_PARALLEL, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
         Rule(
             f"{_PIPELINE_PARALLEL}.stages",
             lambda case: [{"why": why, "value": ""} for why in case.trainer.pipeline_parallel.wrong_stages()],

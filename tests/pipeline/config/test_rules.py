@@ -66,6 +66,7 @@ COMPRESSED = distribution(f"{GROUP}, gradient_compression: bf16")
 AVERAGED = f"path: keras, sync_every: 4, {WORKERS}"
 EVALUATES = ", eval: {devices: {gpu: [2]}}, evaluator: true"
 PIECES = "schedule: piecewise, boundaries: [5], values: [1, 2]"
+SYNCHRONIZED = "model: cifar_resnet9, params: {synchronized: true}, xla: true"
 _TRAIN = "trainer.distribution.train"
 # (declared in `trainer`, the place of the one problem, a part of what is said of it)
 REFUSED = [
@@ -110,6 +111,7 @@ REFUSED = [
     ("parallel_parts: 7, gradient_accumulation: 5, global_batch_size: 32", "parallel_parts: 7", "makes 5 parts"),
     ("parallel_parts: 2, xla: true", "trainer.parallel_parts: 2", "compiles a step into one program"),
     (f"parallel_parts: 2, {STAGES}", "trainer.parallel_parts: 2", "there is trainer.pipeline_parallel as well"),
+    ("model: cifar_resnet, parallel_parts: 2", "trainer.parallel_parts: 2", "by batch statistics"),
     # Precision, XLA, averaged weights
     ("model: 'own:whole', precision: mixed_bfloat16", "trainer.precision", "whole Estimator model_fn"),
     (f"precision: mixed_float16, {AVERAGED}", "trainer.precision: mixed_float16", "change the scale"),
@@ -117,6 +119,7 @@ REFUSED = [
     ("model: 'own:whole', xla: true", "trainer.xla: true", "has a training step of its own"),
     (f"xla: true, {SERVERS}", "trainer.xla: true", "weights are in other processes"),
     (f"xla: true, {distribution('strategy: central_storage')}", "trainer.xla: true", "weights are on one device"),
+    (f"{SYNCHRONIZED}, distribution: {{train: mirrored:2}}", "trainer.xla: true", "by the global batch"),
     (f"xla: true, {STAGES}", "trainer.xla: true", "XLA compiles for one device"),
     (f"sync_every: 4, {WORKERS}", "trainer.sync_every", "session would save"),
     ("path: keras, sync_every: 4", "trainer.sync_every", "the strategy one_device has none"),
@@ -130,6 +133,7 @@ REFUSED = [
     (f"{TWO}, distribution: {{train: mirrored:2}}", "trainer.model_parallel", "each replica of mirrored"),
     (f"{STAGES}, distribution: {{eval: mirrored:2}}", "trainer.pipeline_parallel", "each replica of mirrored"),
     (f"module_file: trains.py, {STAGES}", "trainer.pipeline_parallel", "builds its network itself"),
+    (f"model: cifar_resnet9, {STAGES}", "trainer.pipeline_parallel", "by batch statistics"),
     (f"gradient_accumulation: 2, {STAGES}", "trainer.gradient_accumulation: 2", "are its microbatches"),
     ("pipeline_parallel: {stages: 2, microbatches: 129}", ".microbatches: 129", "128 examples"),
     ("pipeline_parallel: {stages: [[a], []], microbatches: 2}", ".stages", "each with a layer"),
