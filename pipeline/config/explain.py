@@ -33,6 +33,10 @@ def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
     if path[:2] == ("beam", "options") and isinstance(value, str):
         (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
+    if value == "auto" and (measured := known.MEASURED.get(dotted)):
+        vary = f"tfx-estimator bench strategies SOURCE --vary {path[-1]}={measured}"
+        todo = f"measure it with `{vary}`, and set the best value"
+        return Problem(dotted, "it is not chosen automatically", expected, todo, where(path), written)
     if kind == "choice":
         return _unknown_value(dotted, value, expected, where(path), kinds.choices(field.kind) if field else ())
     todo = "choose another value"

@@ -50,6 +50,8 @@ VALUES: dict[str, dict[str, str]] = {
     },
 }
 
+# Dotted path -> values to measure, for a user who writes `auto`.
+MEASURED: dict[str, str] = {"trainer.precision": "float32,mixed_bfloat16", "trainer.xla": "false,true"}
 
 # Dotted path, or a key that means the same everywhere -> why it is refused.
 KEYS: dict[str, str] = {

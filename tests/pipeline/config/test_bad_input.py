@@ -39,6 +39,7 @@ REPLACED = [
     ("dataset: mnist", "dataset: digits", ["mine.yaml:4  data.splits.eval: test", "digits has no split `test`"]),
     ("dataset: mnist", "dataset: ./images", ["data.dataset: ", "there is no such folder"]),
     ("dataset: mnist", "dataset: nowhere.sets:Mine", ["there is no module `nowhere.sets`"]),
+    ("500", "500\n  xla: auto", ["measure it with `tfx-estimator bench strategies SOURCE --vary xla=false,true`"]),
     ("500", "500\n  xla: 'true'", ["trainer.xla: 'true'", "write true or false"]),
     ("model: mnist_cnn", "model: nets.small.net", ["did you mean `nets.small:net`?"]),
     ("model: mnist_cnn", "model: mnist_cn", ["one of cifar_cnn, cifar_resnet, cifar_resnet9, mnist_cnn; or"]),
