@@ -21,7 +21,7 @@ def test_what_it_brings_is_told_and_what_has_no_effect():
     assert compiled_notices(model, SECTION, ["trainer.optimizer.name", "trainer.seed"]) == [
         "own:net returns a compiled model: it is trained by its own optimizer, SGD, and loss, "
         "sparse_categorical_crossentropy",
-        "trainer.optimizer.name has no effect: the compiled model of own:net brings its own",
+        "trainer.optimizer.name has no effect: the compiled model of own:net has its own",
     ]
 
 

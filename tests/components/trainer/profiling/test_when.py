@@ -128,7 +128,7 @@ def test_training_goes_on_where_it_cannot_be_written(make, monkeypatch, fails):
     monkeypatch.setattr(module.tf.profiler.experimental, fails, fail)
     _go(profiler, 0, 100, 120, 140, ends=True)
     (text,) = told()
-    assert "training goes on: read-only file system" in text
+    assert "training continues: read-only file system" in text
 
 
 def test_a_pipeline_is_looked_into_and_nothing_is_kept_or_said_of_a_short_one(tmp_path, monkeypatch):
