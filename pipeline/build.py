@@ -138,7 +138,7 @@ def create_pipeline(
         eval_config=measured,
         example_splits=[declaration.data.splits.evaluated],
         schema=schema.outputs["schema"],
-        # Omitted if no slice needs it, so that a change of the preprocessing alone leaves the evaluation cached.
+        # Slices by the label do not depend on the preprocessing.
         transform_graph=transform_graph.outputs["transform_graph"] if find_features(measured, (IMAGE, LABEL)) else None,
         **found,
     )

@@ -83,7 +83,7 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and node.name != name and _is_trainer_fn(node)
     )
-    # With a call of `fit`, an Estimator that is only constructed, for the input_fns of its trainer_fn, does not train.
+    # With a call of `fit`, a constructed Estimator may only provide the input_fns of its trainer_fn to a Keras model.
     estimators = [*trained, *([] if fits else made)]
     return RunFn(next(iter(estimators), ""), min(candidates, default=(False, ""))[1])
 

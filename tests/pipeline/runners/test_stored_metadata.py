@@ -125,7 +125,7 @@ def test_the_number_of_an_execution_is_stored_before_it_starts_and_its_failure_a
     connection = metadata.sqlite_metadata_connection_config(folders.metadata)
     components = [making.Failing(stored=str(stored), seen=str(seen))]
     runner = LocalRunner(_Silent())
-    runner._kept = StoredMetadata(folders)
+    runner._stored = StoredMetadata(folders)
     with pytest.raises(ValueError, match=r"Failing/model/1"):
         runner.run(Pipeline("mine", folders.root, components=components, metadata_connection_config=connection))
     # Whoever runs it after a kill takes another number.

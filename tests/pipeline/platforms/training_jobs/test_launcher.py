@@ -266,7 +266,7 @@ def test_a_signal_deletes_the_job(server, tmp_path, caplog):
         assert caught.value.exit_code == 143
         assert not Kube().jobs()["items"]
     assert (tmp_path / "asked").exists()
-    assert "started again" not in caplog.text
+    assert "restarted" not in caplog.text
 
 
 def _wait_for_pods(folder: Path, logs: str, count: int = 1) -> None:
