@@ -107,7 +107,7 @@ REFUSED = [
     (f"gradient_accumulation: 17, global_batch_size: 32, {WORKERS}", "trainer.gradient_accumulation: 17", "at most 16"),
     ("model: 'own:whole', gradient_accumulation: 2", "trainer.gradient_accumulation: 2", "whole Estimator model_fn"),
     (f"parallel_parts: 17, global_batch_size: 32, {WORKERS}", "trainer.parallel_parts: 17", "16 of the 32 examples"),
-    ("parallel_parts: 7, gradient_accumulation: 5, global_batch_size: 32", "parallel_parts: 7", "makes 5 parts"),
+    ("parallel_parts: 7, gradient_accumulation: 5, global_batch_size: 32", "parallel_parts: 7", "fewer than 35 parts"),
     ("parallel_parts: 2, xla: true", "trainer.parallel_parts: 2", "compiles a step into one program"),
     (f"parallel_parts: 2, {STAGES}", "trainer.parallel_parts: 2", "there is trainer.pipeline_parallel as well"),
     # Precision, XLA, averaged weights
