@@ -80,7 +80,6 @@ REFUSED = [
     ("model: 'own:net', keep_best: happiness", "trainer.keep_best.metric", "set trainer.keep_best.mode"),
     (f"keep_best: loss, {WORKERS}", "trainer.keep_best", "processes of multi_worker_mirrored only train"),
     ("profile: {start_step: 500}", "trainer.profile.start_step: 500", "ends before the profile begins"),
-    ("intra_op_threads: 2, threads: {intra_op: 1}", "trainer.intra_op_threads: 2", "its new name"),
     (f"threads: {{inter_op: 2}}, {SERVERS}", "trainer.threads.inter_op: 2", "would deadlock"),
     # A run_fn
     ("module_file: runs.py, keep_best: loss", "trainer.keep_best", "a run_fn evaluates and saves"),
