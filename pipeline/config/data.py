@@ -118,7 +118,7 @@ def find_overlap(one: str, other: str) -> str:
     Compares ranges in percent with each other, those in examples from the start with each other, and whole splits with
     everything. Other overlaps are found when the data set is opened.
     """
-    parts = ([_read(part.strip()) for part in each.split("+")] for each in (one, other))
+    parts = ([part for text in each.split("+") if (part := _read(text.strip()))] for each in (one, other))
     return next((shared for first, second in itertools.product(*parts) if (shared := _shared(first, second))), "")
 
 
@@ -155,9 +155,7 @@ def _read(text: str) -> Optional[_Part]:
     return _Part(text, found["name"], unit, start, stop)
 
 
-def _shared(one: Optional[_Part], other: Optional[_Part]) -> str:
-    assert one is not None
-    assert other is not None
+def _shared(one: _Part, other: _Part) -> str:
     if one.is_all_of(other.name):
         return other.text
     if other.is_all_of(one.name):

@@ -132,8 +132,7 @@ def _read_part(source: str, whole: str) -> tuple[Part, Document]:
     file = source if is_input else str(presets.path(source)) if is_preset else _absolute(source)
     label = f"preset {source}" if is_preset else shown
     # Presets do not read the environment.
-    text = _read_input() if is_input else _read_text(source, file)
-    document = read_yaml(text, label, None if is_preset else os.environ)
+    document = read_yaml(_read_text(source, file, shown), label, None if is_preset else os.environ)
     if not isinstance(document.value, dict):
         if not document.problems:
             is_empty = document.value is None
@@ -151,20 +150,16 @@ def _read_part(source: str, whole: str) -> tuple[Part, Document]:
 
 
 @functools.cache
-def _read_input() -> str:
+def _read_input() -> bytes:
     """Returns standard input, cached: it can be read only once, but a declaration may be loaded several times."""
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        what, todo = f"standard input is not UTF-8: byte 0x{error.object[error.start]:02x}", "send UTF-8"
-        raise DeclarationError(what, expected="UTF-8 text", todo=todo) from error
+    return sys.stdin.buffer.read()
 
 
-def _read_text(source: str, file: str) -> str:
+def _read_text(source: str, file: str, shown: str) -> str:
     expected = f"a YAML file, or one of the presets {', '.join(presets.names())}"
-    shown = one_line(source)
     try:
-        return pathlib.Path(file).read_text("utf-8-sig")
+        content = _read_input() if source == _STANDARD_INPUT else pathlib.Path(file).read_bytes()
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         what, todo = f"there is no declaration {shown}", _missing_hint(source, file)
         raise DeclarationError(what, expected=expected, todo=todo) from None

@@ -47,7 +47,9 @@ def parse_slice(item: Any) -> Slice:
         return Slice((item,))
     if isinstance(item, Mapping):
         crossed = item.get(_CROSS, ())
-        features = (crossed,) if isinstance(crossed, str) else tuple(crossed) if _is_list(crossed) else ()
+        features = (
+            (crossed,) if isinstance(crossed, str) else tuple(crossed) if isinstance(crossed, (list, tuple)) else ()
+        )
         return Slice(features, tuple((name, value) for name, value in item.items() if name != _CROSS))
     return Slice(tuple(item))
 
@@ -55,10 +57,6 @@ def parse_slice(item: Any) -> Slice:
 def parse_held(items: Sequence[Any]) -> list[Slice]:
     """Parses the slices of thresholds; all examples if none is declared."""
     return [Slice() if item == OVERALL else parse_slice(item) for item in items] or [Slice()]
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
 
 
 class Threshold(Section):
@@ -115,7 +113,7 @@ class Metric(Section):
 
 def expand_metrics(value: Any) -> Any:
     """Expands short forms: `AUC` becomes `{name: AUC}`."""
-    return list(map(shorthand("name", str), value)) if _is_list(value) else value
+    return list(map(shorthand("name", str), value)) if isinstance(value, (list, tuple)) else value
 
 
 class EvaluatorSection(Section):

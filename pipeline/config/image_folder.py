@@ -101,7 +101,7 @@ def nfc(name: str) -> str:
 def sort_classes(names: Iterable[str]) -> list[str]:
     """Returns the classes in the order of their labels: by number if all are numbers, else alphabetical."""
     found = sorted(set(map(nfc, names)))
-    return sorted(found, key=lambda name: (len(_digits(name)), _digits(name))) if all(map(_is_number, found)) else found
+    return sorted(found, key=int) if all(map(_is_number, found)) else found
 
 
 def find_label(value: Union[int, str], names: Sequence[str]) -> Optional[int]:
@@ -112,14 +112,9 @@ def find_label(value: Union[int, str], names: Sequence[str]) -> Optional[int]:
     text = nfc(str(value))
     if text in names:
         return list(names).index(text)
-    numbers = [_digits(name) for name in names] if all(map(_is_number, names)) else list(map(str, range(len(names))))
-    return numbers.index(_digits(text)) if _is_number(text) and _digits(text) in numbers else None
+    numbers = list(map(int, names) if all(map(_is_number, names)) else range(len(names)))
+    return numbers.index(int(text)) if _is_number(text) and int(text) in numbers else None
 
 
 def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal()
-
-
-def _digits(number: str) -> str:
-    # As text: Python refuses to convert numbers of thousands of digits.
-    return number.lstrip("0") or "0"

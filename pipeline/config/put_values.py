@@ -23,17 +23,13 @@ TRIALS_FILE = "trials.json"
 _VARY = "--vary"
 
 
-class _InTheWayError(Exception):
-    """A value has no part of that name; becomes a problem."""
-
-
 def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Returns a copy of nested values with others set by dotted path, and a problem for each that cannot be set."""
     found, problems = dict(values), []
     for name, value in tuned.items():
         try:
             found = _put(found, name.split("."), value)
-        except _InTheWayError as error:
+        except LookupError as error:
             problems.append(error.args[0])
     return found, problems
 
@@ -52,7 +48,7 @@ def _put(held: Any, path: Sequence[str], value: Any, depth: int = 0) -> Any:
     before = ".".join(path[:depth])
     what = f"{before} holds {inline(held)}, and has no {f'item {key}' if is_list else 'keys of its own'}"
     expected = "an item that is there, counted from 0; or a key of a section"
-    raise _InTheWayError(Problem(".".join(path), what, expected, f"set the whole of {before}"))
+    raise LookupError(Problem(".".join(path), what, expected, f"set the whole of {before}"))
 
 
 def of_declaration(tuned: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,13 +44,10 @@ class Range(Section):
     @property
     def steps(self) -> int:
         """Steps between the ends, counted in decimals: 0.3 is exactly three times 0.1."""
-        assert self.min is not None
-        assert self.max is not None
-        assert self.step is not None
+        low, high, step = (decimal.Decimal(str(number)) for number in (self.min, self.max, self.step))
         if self.sampling == "log":
             # Like keras-tuner, but in logarithms, because the quotient may overflow a float.
-            return int((math.log(self.max) - math.log(self.min)) / math.log(self.step) + 1e-8)
-        low, high, step = (decimal.Decimal(str(number)) for number in (self.min, self.max, self.step))
+            return int((math.log(high) - math.log(low)) / math.log(step) + 1e-8)
         return int((high - low) // step)
 
     @property

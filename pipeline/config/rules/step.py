@@ -85,17 +85,12 @@ def _concurrent(case: Case) -> int:
     return 1 if declared == AUTO else int(declared)
 
 
-def _too_many_parts(case: Case) -> bool:
-    parts = case.trainer.gradient_accumulation
-    return parts > 1 and case.batch is not None and parts > case.batch and not case.user_code
-
-
-def _too_many_at_once(case: Case) -> Any:
-    parts, batch = case.trainer.gradient_accumulation, case.batch
-    if _too_many_parts(case) or not batch or parts * _concurrent(case) <= batch:
+def _too_many_parts(case: Case) -> Any:
+    in_turn, at_once, batch = case.trainer.gradient_accumulation, _concurrent(case), case.batch
+    if case.user_code or not batch or in_turn * at_once <= batch:
         return None
-    makes = f" and {_PARTS} makes {parts} parts of them," if parts > 1 else ""
-    return {"makes": makes, "most": batch // parts}
+    key, most = (_PARTS, batch) if in_turn > batch else (_CONCURRENT, batch // in_turn)
+    return {"key": key, "parts": in_turn * at_once, "most": most}
 
 
 def _whole_steps(case: Case) -> Iterator[dict[str, str]]:
@@ -118,25 +113,15 @@ PARTS = (
     _whole_batches(_PARTS, "accumulate in your own step", lambda case: case.trainer.gradient_accumulation > 1),
     _whole_batches(_CONCURRENT, "cut the batch in your own step", lambda case: _concurrent(case) > 1),
     Rule(
-        _PARTS,
+        "{key}",
         _too_many_parts,
-        "each replica has {batch} of the {trainer.global_batch_size} examples of a step, fewer than "
-        "{trainer.gradient_accumulation} parts",
+        "each replica has {batch} of the {trainer.global_batch_size} examples of a step, fewer than {parts} parts",
         _RAISE_BATCH,
-        "at most {batch}",
-        _BATCH,
+        "at most {most}",
+        (*_BATCH, _PARTS),
     ),
     *given(
         lambda case: _concurrent(case) > 1 and not case.user_code,
-        Rule(
-            _CONCURRENT,
-            _too_many_at_once,
-            "each replica has {batch} of the {trainer.global_batch_size} examples of a step,{makes} too few for "
-            "{trainer.parallel_parts} at the same time",
-            _RAISE_BATCH,
-            "at most {most}",
-            (*_BATCH, _PARTS),
-        ),
         conflict(_CONCURRENT, "{key}", _whole_steps, "there is {key} as well: {why}"),
         conflict(_CONCURRENT, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
     ),

@@ -194,12 +194,6 @@ def _few_threads(case: Case) -> Any:
 
 
 RUNTIME = (
-    conflict(
-        "trainer.intra_op_threads",
-        "trainer.threads.intra_op",
-        lambda case: case.trainer.threads.intra_op is not None and case.trainer.intra_op_threads is not None,
-        "trainer.threads.intra_op is its new name, and is given as well",
-    ),
     Rule(
         "trainer.threads.inter_op",
         _few_threads,

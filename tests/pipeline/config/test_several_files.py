@@ -170,7 +170,7 @@ def test_standard_input_is_read_once_and_its_paths_start_here(folder, monkeypatc
         assert load("-").declaration.name == "base"
         _read_input.cache_clear()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"name: \xff")))
-        assert "standard input is not UTF-8: byte 0xff" in refused("-")
+        assert "standard input:1 is not UTF-8: byte 0xff" in refused("-")
     finally:
         _read_input.cache_clear()
 

@@ -216,7 +216,7 @@ def test_the_classes_of_an_image_folder_are_known(refuse, good, tmp_path):
 
 
 def test_numbers_are_in_their_order_and_names_in_that_of_the_alphabet():
-    assert sort_classes(["10", "2", "1", "02", "9" * 5000, "2"]) == ["1", "02", "2", "10", "9" * 5000]
+    assert sort_classes(["10", "2", "1", "02", "9" * 50, "2"]) == ["1", "02", "2", "10", "9" * 50]
     assert sort_classes(["10", "2", "a"]) == ["10", "2", "a"]
 
 
