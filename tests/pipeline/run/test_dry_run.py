@@ -30,7 +30,7 @@ def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tm
     assert workdir.states("tried") == {}
     assert not (workdir.path / "tried" / "artifacts").exists()
     (log,) = workdir.path.glob("tried/logs/*/dry_run/*.log")
-    assert f"mend the code above, or see {log}" in said
+    assert f"fix the code above, or see {log}" in said
 
 
 def test_data_that_are_not_there_are_told_before_code_has_been_tried(fresh_tasks, declare, tmp_path, capfd):
