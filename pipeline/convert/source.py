@@ -37,8 +37,8 @@ class Source:
     Args:
         run: The run of the training.
         checkpoint: Prefix of its last checkpoint.
-        step: Of that checkpoint.
-        settings: Of the training, with tuned values, steps of epochs and weights of balanced classes resolved.
+        step: Step of that checkpoint.
+        settings: Settings of the training, with tuned values, steps of epochs and weights of balanced classes resolved.
         inputs: The Trainer's input artifacts, by name.
         model: Folder of the SavedModel that was exported from that checkpoint; empty if there is none.
         examples: Files with evaluation examples that replace the Trainer's.

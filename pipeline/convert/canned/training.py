@@ -31,7 +31,7 @@ class Training:
     """A training by a trainer_fn.
 
     Args:
-        name: Of the pipeline.
+        name: Name of the pipeline.
         checkpoint: Its last checkpoint, without `.index`.
         properties: The Trainer's execution properties.
         inputs: The Trainer's input artifacts.
