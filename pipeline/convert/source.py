@@ -22,12 +22,11 @@ from tfx_estimator.components.trainer.training_folder import FOLDER
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
-from tfx_estimator.pipeline.folders import uris_here
+from tfx_estimator.pipeline.folders import METADATA, uris_here
 from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
 from tfx_estimator.pipeline.report.source import Run, find_runs
 
 _TRAINER = "Trainer"
-_DATABASE = "metadata.sqlite"
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def of_checkpoint(run: Run, settings: Settings, inputs: Artifacts, checkpoint: s
 
 def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
     """Returns the Trainer's execution properties, input artifacts, and output URIs."""
-    database = os.path.join(run.home, _DATABASE)
+    database = os.path.join(run.home, METADATA)
     if not os.path.exists(database):
         raise PipelineError(
             f"there is no {database}, which records what a run read and wrote",

@@ -19,10 +19,10 @@ from tfx_estimator.components.trainer.task.user_code import function_of
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.convert import source
+from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.report.source import find_runs
 
-_DATABASE = "metadata.sqlite"
 _NODE, _TRAINER = "node", ".Trainer"
 
 
@@ -128,7 +128,7 @@ def _own_database(named: str) -> str:
     path = os.path.abspath(os.path.expanduser(named))
     if os.path.isfile(path):
         return path
-    inside = os.path.join(path, _DATABASE)
+    inside = os.path.join(path, METADATA)
     return inside if os.path.isfile(inside) and not os.path.isdir(os.path.join(path, "logs")) else ""
 
 
