@@ -35,7 +35,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     Args:
         section: The declared optimizer, or its form in `get_config`.
         train_steps: Step at which the schedule ends.
-        compression: Of gradients between replicas: see `compress`.
+        compression: Kind of gradient compression between replicas: see `compress`.
         loss_scale: For a network that computes in float16; the gradients passed are those of the unscaled loss.
         replicas: Factor of the rate's scaling; None takes the strategy's number of replicas.
     """
@@ -95,7 +95,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         Between two processes a separate all-reduce costs about as much as one of all gradients of a small network.
 
         Args:
-            numbers: Of this replica; reduced separately if their dtype is not that of the gradients.
+            numbers: This replica's; reduced separately if their dtype is not that of the gradients.
         """
         if tf.distribute.get_replica_context().num_replicas_in_sync == 1:
             self.apply_gradients(grads_and_vars)

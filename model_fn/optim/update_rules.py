@@ -21,7 +21,7 @@ class Change:
     """One update of one variable, on its device.
 
     Args:
-        gradient: Of the global batch, dense, of the variable's shape and dtype.
+        gradient: Gradient of the global batch, dense, of the variable's shape and dtype.
         slots: The optimizer's state for the variable, by name.
         rate: Learning rate, scalar of the variable's dtype.
         step: Number of this update, from 1; scalar of the variable's dtype.

@@ -94,7 +94,7 @@ class Pipeline:
         variables: The trainable ones of all stages.
         parts: Microbatches of a batch; of equal size, to within one example.
         feed: Returns the first layer's input, from a batch's features.
-        seed: Of `StatelessDropout`.
+        seed: Seed of `StatelessDropout`.
         step: The global step, for `StatelessDropout`.
     """
 

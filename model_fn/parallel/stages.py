@@ -121,7 +121,7 @@ def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
     """Returns the cost of each layer: its floating-point operations plus the size of its variables.
 
     Args:
-        links: Of a network that has its variables.
+        links: Layers of a network that has its variables.
     """
     costs: list[int] = []
 

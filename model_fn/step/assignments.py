@@ -50,7 +50,7 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
 
     Args:
         begin: Index of the first operation to look at: see `automatic_dependencies`.
-        variables: Of the network, in the context of a replica.
+        variables: The network's, in replica context.
         known: Operations that the step runs already, such as moving averages of batch normalisation.
 
     Returns:

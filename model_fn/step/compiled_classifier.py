@@ -57,7 +57,7 @@ class CompiledClassifier(tf.keras.Model):
             return {}
         compiled = self.own.compiled_metrics
         declared = list(compiled.metrics) if compiled is not None and compiled.built else []
-        # Of add_metric; one that only the train_step updates is all zeros here.
+        # Metrics of add_metric; one that only the train_step updates is all zeros here.
         added = [metric for metric in self._added() if any(np.any(each.numpy()) for each in metric.variables)]
         values: dict[str, Any] = {}
         for metric in (*added, *declared):

@@ -95,7 +95,7 @@ class Objective:
         """Computes a part's share of the global loss: the shares of all parts and replicas sum to that of one device.
 
         Args:
-            logits: Of its examples, float [part, classes]; None for a pipeline stage without the last layer.
+            logits: The examples' logits, float [part, classes]; None for a pipeline stage without the last layer.
             layer_losses: Losses that the layers' calls added: of weights, or means over examples.
             variables: Those whose penalties are counted here.
 

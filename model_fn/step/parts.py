@@ -30,7 +30,7 @@ class Part:
     """A part of a replica's batch, or all of it.
 
     Args:
-        features: Of its examples, each [part, ...].
+        features: Features of its examples, each [part, ...].
         labels: int64, [part].
         share: Its fraction of the batch, scalar; None is all of it.
         first: True for the first part of the batch.
@@ -49,7 +49,7 @@ class Computed:
     Args:
         loss: Its share of the global loss, scalar.
         hits: Number of correctly classified examples, scalar of the loss's dtype.
-        gradients: Of the loss, one per variable; None for a variable that it does not depend on.
+        gradients: Gradients of the loss, one per variable; None for a variable that it does not depend on.
         updates: In an Estimator's graph, further ops of the step, such as moving averages of batch normalisation.
     """
 

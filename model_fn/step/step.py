@@ -49,7 +49,7 @@ class Step:
     Args:
         optimizer: Its `iterations` count the steps.
         call: Returns the logits of features, in training.
-        seed: Of `StatelessDropout`.
+        seed: Seed of `StatelessDropout`.
         in_turn: Number of parts of a batch that are computed one after the other.
         at_once: Number of parts of each of these that are computed in parallel.
         xla: Compile it by XLA.
@@ -102,7 +102,7 @@ class Step:
                 if self.xla and not self.is_compiled_whole:
                     compute = self.compiler.part(compute)
                 computed = in_parts(compute, self.in_turn, IN_TURN)(whole)
-        # Those of layers that update a state in `call`.
+        # Assignments of layers that update a state in `call`.
         found = assignments(begin, network.weights, known=computed.updates)
         if self.at_once > 1 and (found or computed.updates or changes_since(begin)):
             raise refuse_state(self.at_once, network)
@@ -122,6 +122,6 @@ class Step:
         gradients = tape.gradient(differentiated, variables) if tape else gradients_of(differentiated, variables)
         updates = []
         if not tf.compat.v1.executing_eagerly_outside_functions():
-            # Of batch normalisation; a tf.function runs them automatically.
+            # Updates of batch normalisation; a tf.function runs them automatically.
             updates = network.get_updates_for(None) + network.get_updates_for(inputs_of(network, part.features))
         return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients, updates)

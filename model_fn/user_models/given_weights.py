@@ -31,9 +31,9 @@ class GivenWeights:
     """Weights for the variables of a network, by their indices in its `weights`.
 
     Args:
-        prefix: Of a checkpoint, deleted when this process exits, with a tensor for each index.
+        prefix: Prefix of a checkpoint, deleted when this process exits, with a tensor for each index.
         places: Indices of the weights that the function set.
-        kinds: Of all variables of the network.
+        kinds: Kinds of all variables of the network.
     """
 
     prefix: str

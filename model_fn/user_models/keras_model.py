@@ -136,8 +136,8 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     """Refuses a network without one score per class, with a clearer message than TensorFlow's.
 
     Args:
-        outputs: Of the network; unknown dimensions pass.
-        num_classes: Of the data; 0 if unknown.
+        outputs: The network's; unknown dimensions pass.
+        num_classes: Number of classes in the data; 0 if unknown.
     """
     shape = outputs.shape if tf.is_tensor(outputs) else None
     if not num_classes or (shape is not None and shape.is_compatible_with([None, num_classes])):

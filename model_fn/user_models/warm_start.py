@@ -47,7 +47,7 @@ def match(
 
     Args:
         prefix: Path of the checkpoint: of an Estimator, of Keras, or of a SavedModel.
-        shapes: Of the model's variables, by name.
+        shapes: Shapes of the model's variables, by name.
         exclude: Patterns of names to leave out.
         repeated: Ambiguous names, with the number of the model's variables that share each.
     """

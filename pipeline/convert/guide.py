@@ -19,7 +19,7 @@ class Guide:
     """Further information on the places of weights that names do not determine.
 
     Args:
-        patterns: Of `--map`: places by regular expressions of tensor names; None leaves a tensor out.
+        patterns: Lines of `--map`: places by regular expressions of tensor names; None leaves a tensor out.
         trained: The trained variables of a model_fn, in creation order.
         others: Its other variables.
     """

@@ -115,7 +115,7 @@ def run_estimator(
     It must run before a Keras model is created: one that is created in a graph breaks those that were not.
 
     Args:
-        names: Of the checkpoint's tensors.
+        names: Names of the checkpoint's tensors.
         declared: Its reader begins at the checkpoint's step.
         folder: For files.
         steps: For a whole model_fn, whose graph is read: the checkpoint's step, and the last of the training.
@@ -182,7 +182,7 @@ def compare_step(
     """Adds the comparison of the next training step, which it runs on the model.
 
     Args:
-        reader: Of the checkpoint.
+        reader: Reader of the checkpoint.
 
     Raises:
         UserCodeError: Only one side has random operations.

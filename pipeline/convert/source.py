@@ -22,12 +22,11 @@ from tfx_estimator.components.trainer.training_folder import FOLDER
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
-from tfx_estimator.pipeline.folders import uris_here
+from tfx_estimator.pipeline.folders import METADATA, uris_here
 from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
 from tfx_estimator.pipeline.report.source import Run, find_runs
 
 _TRAINER = "Trainer"
-_DATABASE = "metadata.sqlite"
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class Source:
     Args:
         run: The run of the training.
         checkpoint: Prefix of its last checkpoint.
-        step: Of that checkpoint.
-        settings: Of the training, with tuned values, steps of epochs and weights of balanced classes resolved.
+        step: Step of that checkpoint.
+        settings: Settings of the training, with tuned values, steps of epochs and weights of balanced classes resolved.
         inputs: The Trainer's input artifacts, by name.
         model: Folder of the SavedModel that was exported from that checkpoint; empty if there is none.
         examples: Files with evaluation examples that replace the Trainer's.
@@ -126,7 +125,7 @@ def of_checkpoint(run: Run, settings: Settings, inputs: Artifacts, checkpoint: s
 
 def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
     """Returns the Trainer's execution properties, input artifacts, and output URIs."""
-    database = os.path.join(run.home, _DATABASE)
+    database = os.path.join(run.home, METADATA)
     if not os.path.exists(database):
         raise PipelineError(
             f"there is no {database}, which records what a run read and wrote",

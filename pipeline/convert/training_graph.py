@@ -36,7 +36,7 @@ class _Kind:
     """The declared optimizer of one of TensorFlow's update operations.
 
     Args:
-        name: Of the declared optimizer.
+        name: Name of the declared optimizer.
         slots: Its slots, by the operation's inputs.
         options: Its options, by the operation's inputs.
         more: Options that the operation's type implies.
@@ -142,7 +142,7 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
     """Reads the graph of a session whose variables are those of a checkpoint; it may change them.
 
     Args:
-        step: Of the checkpoint.
+        step: Step of the checkpoint.
 
     Raises:
         UserCodeError: There is no optimizer, or several, or one that cannot be declared.

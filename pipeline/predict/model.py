@@ -33,8 +33,8 @@ class Signature:
 
     Args:
         argument: Its only input.
-        image_shape: Of its images, with None for an unknown dimension; None for a signature of tf.Examples.
-        dtype: Of the input.
+        image_shape: Shape of its images, with None for an unknown dimension; None for a signature of tf.Examples.
+        dtype: Dtype of the input.
         batch: The only batch size that it takes; None is any.
     """
 

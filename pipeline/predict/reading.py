@@ -46,7 +46,7 @@ def batches(
     """Yields batches, and inputs that cannot be read, in the order of `found`.
 
     Args:
-        channels: Of images.
+        channels: Channels of images.
         size: Height and width to resize images to; None keeps their size, with one size per batch.
         most: Maximum of examples in a batch.
         threads: Number of reading threads.

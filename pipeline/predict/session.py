@@ -31,7 +31,7 @@ class Prediction:
     """The model's prediction of a batch.
 
     Args:
-        names: Of its examples.
+        names: Names of its examples.
         values: float32: the served scores; after `with_probabilities` probabilities, [batch, classes].
         scores: Kind of the served scores.
     """

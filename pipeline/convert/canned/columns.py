@@ -40,11 +40,11 @@ class Columns:
 
     Args:
         canned: The Estimator.
-        features: Of a batch of its input_fn; a sparse one is a SparseTensorValue.
+        features: Features of a batch of its input_fn; a sparse one is a SparseTensorValue.
 
     Attributes:
         inputs: By the feature's name.
-        lines: Of the network's function so far.
+        lines: Lines of the network's function so far.
         functions: Source of functions that the layers call.
         parts: Names of parts to copy into the source.
         files: Vocabularies to write, by file name.

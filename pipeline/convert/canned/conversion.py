@@ -33,7 +33,7 @@ class Trained:
         train: The input_fn of training.
         evaluate: The input_fn of evaluation.
         steps: Batches of an evaluation; None is all.
-        exporters: Of the EvalSpec.
+        exporters: Exporters of the EvalSpec.
         function: The trainer_fn that a written run_fn replaces; None writes no run_fn.
     """
 

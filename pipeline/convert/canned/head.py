@@ -16,7 +16,7 @@ class Head:
 
     Args:
         units: Logits of an example.
-        reduction: Of the examples' losses to that of a batch: SUM, MEAN, or WEIGHTED_MEAN, which divides by the sum
+        reduction: From the examples' losses to the batch's: SUM, MEAN, or WEIGHTED_MEAN, which divides by the sum
             of the weights.
         weight: The feature that weights an example's loss; empty if there is none.
         words: The labels' names, in the order of their numbers; empty if labels are numbers.

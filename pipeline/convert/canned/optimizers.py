@@ -83,7 +83,7 @@ class Optimizer:
     Args:
         kind: The class; MOMENTUM is one in network.py.
         options: Its arguments.
-        name: Of the old one, which the names of its tensors contain.
+        name: Name of the old one, which the names of its tensors contain.
         slots: Keras's slot names by those in the checkpoint; empty if they are equal.
         factor: Multiplies the values of the old momentum slot.
     """

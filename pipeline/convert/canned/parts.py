@@ -43,7 +43,7 @@ class Normalized(tf.keras.layers.Layer):
     """A number transformed by its `normalizer_fn`.
 
     Args:
-        function: Of this module.
+        function: A function of this module.
         width: Values of an example.
     """
 
@@ -131,7 +131,7 @@ class Crossed(tf.keras.layers.Layer):
     """Ids of a `crossed_column`. Keras's HashedCrossing takes exactly one value of each example.
 
     Args:
-        kinds: Of each input: `ids` of another column, `values` of a feature, or `present` ones of a sparse feature.
+        kinds: For each input: `ids` of another column, `values` of a feature, or `present` ones of a sparse feature.
     """
 
     def __init__(self, buckets, kinds, hash_key=None, **kwargs):

@@ -49,12 +49,12 @@ class Canned:
     """A canned Estimator's parts.
 
     Args:
-        name: Of its class.
+        name: Name of its class.
         is_v2: True if its optimizers are Keras's, False if those of `tf.compat.v1.train`.
         deep: Feature columns of its network, in the order of its input; empty if it has none.
         linear: Feature columns of its linear model.
         activation: Its name in Keras, or the function itself; None for none.
-        combiner: Of several values of a linear model's column.
+        combiner: Combines several values of a linear model's column.
         optimizers: By `deep` and `linear`.
     """
 

@@ -81,7 +81,7 @@ class TrainerFn:
 
     Args:
         module: Module of the function.
-        name: Of the function.
+        name: Name of the function.
         files: The modules that TFX has packed, by file name; empty if it is imported from elsewhere.
     """
 
@@ -108,7 +108,7 @@ class Written:
     """The written module.
 
     Args:
-        name: Of the module; empty if none could be written.
+        name: Name of the module; empty if none could be written.
         why: The reason, if none could be written.
     """
 
@@ -132,7 +132,7 @@ def write(
         folder: To write to.
         converted: Final path of that folder.
         train: The input_fn of training.
-        exporters: Of the EvalSpec.
+        exporters: Exporters of the EvalSpec.
     """
     is_dataset, signatures = _signatures(estimator, train)
     served = {answer for _, outputs in signatures.values() for answer in outputs.values()}

@@ -66,8 +66,8 @@ def logits(
     """Yields an iterator of an evaluation's batches with logits, one at a time, since there may be many.
 
     Args:
-        steps: Of the EvalSpec: None is all batches.
-        names: Of the features to keep: batches may have other, large ones.
+        steps: Steps of the EvalSpec: None is all batches.
+        names: Names of the features to keep: batches may have other, large ones.
     """
     with _session(estimator, checkpoint, input_fn, ModeKeys.PREDICT) as (session, spec, features, _):
         predictions = spec.predictions

@@ -19,10 +19,10 @@ from tfx_estimator.components.trainer.task.user_code import function_of
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.convert import source
+from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.report.source import find_runs
 
-_DATABASE = "metadata.sqlite"
 _NODE, _TRAINER = "node", ".Trainer"
 
 
@@ -31,7 +31,7 @@ class Training:
     """A training by a trainer_fn.
 
     Args:
-        name: Of the pipeline.
+        name: Name of the pipeline.
         checkpoint: Its last checkpoint, without `.index`.
         properties: The Trainer's execution properties.
         inputs: The Trainer's input artifacts.
@@ -128,7 +128,7 @@ def _own_database(named: str) -> str:
     path = os.path.abspath(os.path.expanduser(named))
     if os.path.isfile(path):
         return path
-    inside = os.path.join(path, _DATABASE)
+    inside = os.path.join(path, METADATA)
     return inside if os.path.isfile(inside) and not os.path.isdir(os.path.join(path, "logs")) else ""
 
 

@@ -42,7 +42,7 @@ class Trial:
         folder: With network.py, vocabularies and weights.
         head: Kind of the head.
         draws: True if training the network is random.
-        batch: Of the Estimator's next step.
+        batch: Batch of the Estimator's next step.
     """
 
     folder: str

@@ -67,7 +67,7 @@ class Written:
     """A written network.
 
     Args:
-        text: Of network.py.
+        text: Content of network.py.
         files: Vocabularies, by file name.
         weights: The place of each weight, by its name in the checkpoint.
         inputs: By the feature's name.
@@ -85,7 +85,7 @@ def write(
     """Writes the source.
 
     Args:
-        features: Of a batch of the input_fn.
+        features: Features of a batch of the input_fn.
         optimizers: By `deep` and `linear`.
 
     Raises:

@@ -36,10 +36,10 @@ class Exported:
     """An export, and its trained output.
 
     Args:
-        folder: Of the SavedModel.
+        folder: Folder of the SavedModel.
         signature: The signature to call.
         output: The output to train.
-        inputs: Of the signature: type and shape by name; None is an unknown shape.
+        inputs: Inputs of the signature: type and shape by name; None is an unknown shape.
         serialized: True if it takes serialized tf.Examples.
         trained: Names of the variables that the Estimator trained.
         methods: Methods, such as Classify, of signatures whose method is not Predict.

@@ -60,7 +60,7 @@ def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: 
     Args:
         module: The written network.py.
         model: Returned by it.
-        files: Of the evaluation examples.
+        files: Files of evaluation examples.
         scratch: Folder for files.
 
     Raises:

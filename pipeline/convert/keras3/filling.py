@@ -25,7 +25,7 @@ class Weights:
     """The mapping of weights between Keras 2 and Keras 3.
 
     Args:
-        paths: Of the variables in Keras 3, in their order.
+        paths: Paths of the variables in Keras 3, in their order.
         places: Their names in Keras 2.
         rules: The rules that found them.
     """
@@ -108,7 +108,7 @@ class Slots:
 
         Args:
             options: `Optimizer.resolved()`.
-            places: Of all tensors.
+            places: Places of all tensors.
         """
         theirs = {ours: name for name, ours in KNOWN[options["name"]][2].items()}
         paths, left = {}, []

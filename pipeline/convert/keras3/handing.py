@@ -68,8 +68,8 @@ def to_keras3(
     """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder, and modules of custom layers.
 
     Args:
-        model: Of Keras 2; its weights may be those of a later step.
-        proof: That of Keras 2.
+        model: The model in Keras 2; its weights may be those of a later step.
+        proof: The proof of Keras 2.
 
     Returns:
         The proof with the measurements in Keras 3; and path and rule there, by the place in Keras 2.

@@ -20,7 +20,7 @@ def mnist_cnn(num_classes: int, shape: Shape) -> tf.keras.Model:
     """Conv32-3, MaxPool, Flatten, Dense64, Dense: see `model_fn.networks`.
 
     Args:
-        shape: Of an image: height, width, channels.
+        shape: Shape of an image: height, width, channels.
     """
     return _plain(num_classes, shape, (32,), "mnist_cnn")
 

@@ -103,7 +103,7 @@ class Training:
         batch: Examples of a step.
         augment: The Estimator's augmentations of images: a line for each operation.
         normalised_parts: Number of parts of a batch that the Estimator normalised separately.
-        inputs: Of the model: dtype and shape by name.
+        inputs: Inputs of the model: dtype and shape by name.
         alone: True for a single input, passed as a tensor; else inputs are a dict.
         own_layers: Module and name of layer classes that are not Keras's.
         sparse: True if there are IndexedSlices gradients.
