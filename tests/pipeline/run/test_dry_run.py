@@ -30,7 +30,7 @@ def test_a_mistake_is_reported_with_its_line_before_ingestion(declare, tmp_path,
     assert workdir.states("tried") == {}
     assert not (workdir.path / "tried" / "artifacts").exists()
     (log,) = workdir.path.glob("tried/logs/*/dry_run/*.log")
-    assert f"mend the code above, or see {log}" in output
+    assert f"fix the code above, or see {log}" in output
 
 
 def test_missing_data_are_reported_before_the_dry_run_ends(fresh_tasks, declare, tmp_path, capfd):
