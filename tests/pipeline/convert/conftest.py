@@ -1,4 +1,4 @@
-"""Trainings to convert, created once, and a process with Keras 3."""
+"""Fixtures: trainings to convert, created once, and a process with Keras 3."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trained(
     tmp_path_factory: pytest.TempPathFactory,
     digits: dict[str, list[Any]],  # noqa: F811
 ) -> Callable[[dict[str, Any]], Any]:
-    """Returns the training of a declaration, which the first test that needs it runs."""
+    """Returns the training of a declaration; the first test that needs it runs it."""
     from tests.pipeline.convert.half import Half
 
     made: dict[str, Half] = {}
@@ -92,7 +92,7 @@ def process_of_keras3() -> Iterator[Any]:
 
 @pytest.fixture
 def keras3(process_of_keras3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs in one shared process what `convert` starts a new one for."""
+    """Runs Keras 3 conversions in one shared process instead of new ones."""
     from tfx_estimator.pipeline.convert.canned import keras3 as canned
     from tfx_estimator.pipeline.convert.keras3 import handing
 

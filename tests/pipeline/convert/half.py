@@ -26,9 +26,9 @@ class Half:
     """A training of an Estimator, at half of its steps.
 
     Args:
-        folder: Of its checkpoints.
+        folder: The folder of its checkpoints.
         inputs: The Trainer's artifacts.
-        trainer: Entries of the declaration.
+        declared: The declaration, as in Settings.
     """
 
     def __init__(self, folder: Path, inputs: dict[str, list[Any]], declared: dict[str, Any]) -> None:

@@ -41,6 +41,6 @@ class Keras3:
         pytest.fail("".join(stderr[-30:]))
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         self._process.kill()
         self._process.communicate()

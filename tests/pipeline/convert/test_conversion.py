@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCod
 
 
 def _converted(trained: Half, output: Path) -> dict[str, str]:
-    """Converts, and returns the tensors by their places."""
+    """Converts and checks the proof; returns tensor names by place."""
     from tfx_estimator.pipeline.convert.conversion import convert
 
     proof = convert(trained.source(), str(output)).proof
@@ -47,17 +47,17 @@ def _assert_equal(ended: dict[str, np.ndarray], end: dict[str, np.ndarray], plac
 @pytest.mark.equivalence
 @pytest.mark.parametrize(
     "name",
-    # Adam is below; the next step of the others has tests, below or in those of model_fns.
+    # Adam and the next steps of the others are tested below or with model_fns.
     [name if name in ("momentum", "rmsprop") else pytest.param(name, marks=pytest.mark.long) for name in OPTIMIZERS],
 )
-def test_the_next_step_and_the_end_are_those_of_the_estimator(half: Any, name: str, tmp_path: Path) -> None:
+def test_the_next_step_and_the_final_weights_equal_the_estimators(half: Any, name: str, tmp_path: Path) -> None:
     trained, output = half(optimizer=OPTIMIZERS[name]), tmp_path / "converted"
     places = _converted(trained, output)
     _assert_equal(trained.keras(output / "checkpoints", HALF, END - HALF), trained.train(END), places, output)
 
 
 @pytest.mark.equivalence
-def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half: Any, tmp_path: Path) -> None:
+def test_another_network_or_a_damaged_checkpoint_is_refused_and_nothing_is_written(half: Any, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.conversion import convert
 
     trained, output = half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted"
@@ -79,7 +79,7 @@ def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half
 
 
 @pytest.mark.equivalence
-def test_a_wrong_value_is_found_out(
+def test_a_wrong_value_fails_the_proof(
     half: Any, runs_once: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfx_estimator.pipeline.convert import conversion
@@ -103,7 +103,7 @@ def test_a_wrong_value_is_found_out(
 
 
 @pytest.mark.equivalence
-def test_it_proves_on_other_examples_and_refuses_what_is_none_of_the_kind(half: Any, tmp_path: Path) -> None:
+def test_a_proof_can_use_other_examples_and_refuses_unusable_files(half: Any, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.conversion import convert
     from tfx_estimator.pipeline.convert.examples import files_of
 
@@ -138,7 +138,7 @@ def _write(path: Path, records: list[bytes], compression: str = "") -> None:
 
 
 @pytest.mark.equivalence
-def test_the_next_step_in_bfloat16_is_that_of_the_estimator(half: Any, tmp_path: Path) -> None:
+def test_the_next_step_in_bfloat16_equals_the_estimators(half: Any, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.conversion import convert
 
     trained = half(optimizer=OPTIMIZERS["adagrad"], precision="mixed_bfloat16")
@@ -150,7 +150,7 @@ def test_the_next_step_in_bfloat16_is_that_of_the_estimator(half: Any, tmp_path:
 
 
 @pytest.mark.equivalence
-def test_dropout_is_converted_and_that_no_next_step_is_compared_is_said(half: Any, tmp_path: Path) -> None:
+def test_dropout_is_converted_and_no_next_step_is_compared(half: Any, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.conversion import convert
 
     trained, output = half(optimizer=OPTIMIZERS["sgd"], model=f"{NETWORKS}:with_dropout"), tmp_path / "converted"
@@ -159,13 +159,13 @@ def test_dropout_is_converted_and_that_no_next_step_is_compared_is_said(half: An
     assert proof.holds
     assert max(proof.logits.values()) <= 1e-6
     assert (proof.chance, proof.next_step) == (["dropped"], {})
-    # With declared epochs, as many steps again.
-    goes_on = yaml.safe_load((output / "new.yaml").read_text())["trainer"]
-    assert (goes_on["train_steps"], goes_on.get("train_epochs")) == (2 * HALF, None)
+    # With declared epochs, training continues for as many steps again.
+    trainer = yaml.safe_load((output / "new.yaml").read_text())["trainer"]
+    assert (trainer["train_steps"], trainer.get("train_epochs")) == (2 * HALF, None)
 
 
 @pytest.mark.equivalence
-def test_the_trainer_goes_on_from_there(half: Any, training: Training, declaration: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_the_trainer_resumes_from_there(half: Any, training: Training, declaration: Any, tmp_path: Path) -> None:  # noqa: F811
     from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN, Settings
 
     trained, output = half(optimizer=OPTIMIZERS["adam"]), tmp_path / "converted"

@@ -1,4 +1,4 @@
-"""What a proof measures."""
+"""The differences that a proof measures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP, Step, diffe
 pytestmark = pytest.mark.unit
 
 
-def test_large_numbers_differ_by_a_part_of_the_largest_and_no_number_by_all():
+def test_differences_are_relative_to_the_largest_value_and_infinite_for_nan():
     assert difference(np.array([0.5, 0.25]), np.array([0.5, 0.251])) == pytest.approx(1e-3)
     assert difference(np.array([4000.0, 1.0]), np.array([4000.0, 2.0])) == pytest.approx(1 / 4000)
     assert difference(np.zeros(2), np.array([0.0, math.nan])) == math.inf
@@ -28,7 +28,7 @@ def test_a_weight_decay_that_one_side_lacks_is_found_at_small_rates(rate):
     for new, is_found in ((alike, False), (before - np.float32(rate) * gradient, True)):
         step = Step()
         step.add("weight", "trained", before, old, new)
-        # A bias whose gradient is nothing but rounding.
+        # A bias whose gradient is only rounding.
         step.add("weight", "trained", np.zeros(3, np.float32), np.full(3, 1e-9), np.full(3, -1e-9))
         assert step.largest["weight"] <= 1e-5
         assert (step.parts["weight"] > MOST_OF_STEP) == is_found

@@ -1,4 +1,4 @@
-"""An Estimator's training in mid-run, converted to Keras 3, where the source that was written trains it to the end."""
+"""Conversions of an Estimator's training in mid-run to Keras 3, where the written source finishes it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def converted(trained: Half, output: Path) -> Any:
 
 
 def to_the_end(keras3: Keras3, trained: Half, output: Path, *ways: str) -> list[float]:
-    """Trains by the run's own batches, and returns how far each way ends from the Estimator, at most."""
+    """Finishes training on the run's batches; returns each way's largest difference from the Estimator."""
     batches = list(trained.batches(HALF).take(END - HALF).as_numpy_iterator())
     images, labels = (np.stack(each) for each in zip(*((features["image"], labels) for features, labels in batches)))
     np.savez(output / "batches.npz", images=images, labels=labels)
@@ -64,7 +64,7 @@ def to_the_end(keras3: Keras3, trained: Half, output: Path, *ways: str) -> list[
 
 
 def is_of_floats(value: np.ndarray) -> bool:
-    """Is it no step."""
+    """True unless the value is a step counter."""
     return value.dtype == np.float32
 
 
@@ -73,8 +73,8 @@ def is_of_floats(value: np.ndarray) -> bool:
 @pytest.mark.parametrize(
     "name", [name if name == "ftrl" else pytest.param(name, marks=pytest.mark.long) for name in STEPS]
 )
-def test_a_plain_loop_ends_where_the_estimator_does(half: Any, keras3: Keras3, name: str, tmp_path: Path) -> None:
-    # Adam makes steps of the rounding of a gradient that is 0: see below.
+def test_a_plain_loop_ends_with_the_estimators_weights(half: Any, keras3: Keras3, name: str, tmp_path: Path) -> None:
+    # Adam scales up the rounding errors of a zero gradient: see below.
     network = "without_bias" if name == "adam" else "small"
     trained, output = half(model=f"{NETWORKS}:{network}", optimizer=STEPS[name]), tmp_path / "converted"
     proof = converted(trained, output)
@@ -97,7 +97,7 @@ def test_a_plain_loop_ends_where_the_estimator_does(half: Any, keras3: Keras3, n
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_what_is_but_rounding_is_left_out_and_said(half: Any, keras3: Keras3, tmp_path: Path) -> None:
+def test_weights_that_are_only_rounding_are_excluded_and_listed(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     section = {"model": f"{NETWORKS}:normalised_twice", "optimizer": {**OPTIMIZERS["adam"], "epsilon": 1e-11}}
     proof = converted(half(**section), tmp_path / "converted")
     assert proof.rounding == ["conv/bias"]
@@ -106,7 +106,7 @@ def test_what_is_but_rounding_is_left_out_and_said(half: Any, keras3: Keras3, tm
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, keras3: Keras3, tmp_path: Path) -> None:
+def test_gradients_of_repeated_embedding_rows_are_summed(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     trained, output = half(model=f"{NETWORKS}:with_embedding", optimizer=OPTIMIZERS["adagrad"]), tmp_path / "converted"
     assert max(converted(trained, output).next_step.values()) <= 1e-6
     dense, as_they_come = to_the_end(keras3, trained, output, "loop", "rows")
@@ -119,7 +119,7 @@ def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, k
 @needs_keras_3
 @pytest.mark.equivalence
 @pytest.mark.long
-def test_a_module_that_hides_an_installed_one_goes_along_with_what_it_imports(
+def test_a_module_that_shadows_an_installed_one_is_copied_with_its_imports(
     half: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,11 +142,11 @@ def test_a_module_that_hides_an_installed_one_goes_along_with_what_it_imports(
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras3: Keras3, tmp_path: Path) -> None:
+def test_loss_penalty_and_clipping_follow_the_declaration(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     optimizer = {**OPTIMIZERS["momentum"], "weight_decay": 0.01, "decoupled_weight_decay": 0.1, "clip_norm": 0.2}
     more = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}, "augment": [{"random_crop": {"padding": 2}}]}
     trained, output = half(optimizer=optimizer, **more), tmp_path / "converted"
-    # What it was trained on does not change what it says of several replicas.
+    # The training had one replica; the source's remark on several comes from the declaration.
     trained.settings = trained.settings.with_trainer(distribution={"train": "mirrored:2"}, gradient_accumulation=2)
     assert max(converted(trained, output).next_step.values()) <= 1e-6
     source = (output / "training.py").read_text()
@@ -158,7 +158,9 @@ def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_what_keras_3_cannot_build_is_reported_with_its_line(half: Any, keras3: Keras3, tmp_path: Path) -> None:
+def test_a_network_that_keras_3_cannot_build_is_reported_with_its_line(
+    half: Any, keras3: Keras3, tmp_path: Path
+) -> None:
     trained = half(model=f"{NETWORKS}:of_keras_2", optimizer=OPTIMIZERS["sgd"])
     with pytest.raises(
         UserCodeError, match=r"Keras 3 cannot build 'converted_networks:of_keras_2': \w+Error: "
@@ -172,7 +174,7 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
     """Writes a Keras 2 network's description, random weights, and outputs.
 
     Args:
-        features: Of some examples.
+        features: The features of some examples.
 
     Returns:
         Its weights' names, and the largest of its logits.
@@ -221,7 +223,7 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
 
 
 def change(file: str | Path, to: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> None:
-    """Writes other arrays into a file."""
+    """Replaces the arrays in a file."""
     with np.load(file) as stored:
         values = to({**stored})
     np.savez(file, **values)
@@ -236,7 +238,7 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 @needs_keras_3
 @pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9"])
-def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
+def test_the_built_in_networks_equal_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
     images = np.random.default_rng(3).normal(size=(4, 32, 32, 3)).astype("float32")
     _, largest = hand_over(tmp_path, name, {"image": images})
     result = result_of(tmp_path)
@@ -247,13 +249,13 @@ def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, t
 
 @needs_keras_3
 @pytest.mark.parametrize("name", ["of_named_inputs", "of_keyed_inputs"])
-def test_several_inputs_go_by_name_and_layers_without_one_by_order(
+def test_inputs_are_matched_by_name_and_unnamed_layers_by_order(
     keras3: Keras3, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tensorflow as tf
 
     monkeypatch.syspath_prepend(str(USER))
-    # Keras counts the layers of a process: the first here is called as the second there.
+    # Keras counts the layers of a process: the first layer here has the name of the second there.
     tf.keras.backend.clear_session()
     tf.keras.layers.Dense(1)
     draw = np.random.default_rng(3).normal
@@ -267,9 +269,7 @@ def test_several_inputs_go_by_name_and_layers_without_one_by_order(
 
 
 @needs_keras_3
-def test_a_model_of_a_class_is_given_all_features(
-    keras3: Keras3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_subclassed_model_gets_all_features(keras3: Keras3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(USER))
     draw = np.random.default_rng(3).normal
     features = {"image": draw(size=(4, 3)).astype("float32"), "wide": draw(size=(4, 2)).astype("float32")}
@@ -281,7 +281,7 @@ def test_a_model_of_a_class_is_given_all_features(
 
 
 @needs_keras_3
-def test_weights_that_neither_name_nor_order_places_are_reported(keras3: Keras3, tmp_path: Path) -> None:
+def test_weights_matched_by_neither_name_nor_order_are_reported(keras3: Keras3, tmp_path: Path) -> None:
     images = np.zeros((4, 28, 28, 1), np.float32)
     places, _ = hand_over(tmp_path, "mnist_cnn", {"image": images})
     change(
@@ -306,7 +306,7 @@ def test_weights_that_neither_name_nor_order_places_are_reported(keras3: Keras3,
         pytest.param("logits/bias/momentum", np.nan, marks=pytest.mark.long),
     ],
 )
-def test_a_wrong_value_is_found_out(
+def test_a_wrong_value_fails_the_proof(
     half: Any,
     keras3: Keras3,
     monkeypatch: pytest.MonkeyPatch,
@@ -330,7 +330,7 @@ def test_a_wrong_value_is_found_out(
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_a_weight_decay_that_is_left_out_is_found_out(
+def test_an_omitted_weight_decay_fails_the_proof(
     half: Any,
     keras3: Keras3,
     monkeypatch: pytest.MonkeyPatch,
@@ -346,12 +346,12 @@ def test_a_weight_decay_that_is_left_out_is_found_out(
 
     begin = handing.start
     monkeypatch.setattr(handing, "start", start)
-    # Of weights it is less than the largest difference that passes.
+    # In the weights, it is below the tolerance of their difference.
     with pytest.raises(NotEqualError):
         converted(half(optimizer={**OPTIMIZERS["sgd"], "weight_decay": 5e-4}), tmp_path / "converted")
 
 
-def test_a_module_with_the_name_of_what_was_written_is_refused(tmp_path: Path) -> None:
+def test_a_module_with_the_name_of_a_written_file_is_refused(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.keras3 import handing
 
     (tmp_path / "training.py").write_text("class Doubled: ...\n")
@@ -360,7 +360,7 @@ def test_a_module_with_the_name_of_what_was_written_is_refused(tmp_path: Path) -
         handing._copy(str(tmp_path / "written"), {"training": str(tmp_path)})
 
 
-def test_a_stack_without_keras_3_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stack_without_keras_3_names_one_that_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.commands import convert
 
     monkeypatch.setattr(stacks, "current", lambda: stacks.LEGACY)

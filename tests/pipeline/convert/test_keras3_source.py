@@ -56,7 +56,7 @@ def executed(definition: str) -> dict[str, Any]:
 
 @needs_keras_3
 @pytest.mark.parametrize("section", RATES, ids=lambda section: "-".join(map(str, section.values())))
-def test_a_rate_is_that_of_the_schedule(section: dict[str, Any]) -> None:
+def test_a_rate_equals_the_declared_schedule(section: dict[str, Any]) -> None:
     import tensorflow as tf
 
     from tfx_estimator.model_fn.optim.schedules import learning_rate
@@ -74,7 +74,7 @@ def test_a_rate_is_that_of_the_schedule(section: dict[str, Any]) -> None:
 @needs_keras_3
 @pytest.mark.parametrize("section", OPTIMIZERS, ids=lambda section: "-".join(map(str, section.values())))
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "by rows"])
-def test_an_optimizer_goes_on_as_the_declared_one(section: dict[str, Any], sparse: bool) -> None:
+def test_an_optimizer_continues_like_the_declared_one(section: dict[str, Any], sparse: bool) -> None:
     import keras
     import tensorflow as tf
 
@@ -118,7 +118,7 @@ def test_an_optimizer_goes_on_as_the_declared_one(section: dict[str, Any], spars
 
 
 @needs_keras_3
-def test_momentum_of_nesterov_is_that_of_tensorflow_1() -> None:
+def test_nesterov_momentum_equals_that_of_tensorflow_1() -> None:
     import keras
     import tensorflow as tf
 
@@ -143,7 +143,7 @@ def test_momentum_of_nesterov_is_that_of_tensorflow_1() -> None:
         ({"scaling": "linear"}, "trainer.optimizer.scaling: linear depends on the replicas"),
     ],
 )
-def test_what_keras_3_would_do_otherwise_is_refused(section: dict[str, Any], words: str) -> None:
+def test_an_optimizer_that_keras_3_treats_differently_is_refused(section: dict[str, Any], words: str) -> None:
     from tfx_estimator.pipeline.base.errors import UserCodeError
     from tfx_estimator.pipeline.config.optimizer import Optimizer
     from tfx_estimator.pipeline.convert.keras3.optimizers import refuse_unknown

@@ -1,4 +1,4 @@
-"""What a declaration adds to what a training graph tells."""
+"""Optimizers read from a training graph, completed by a declaration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _V1 = tf.compat.v1
 
 
 def adagrad(epsilon: float) -> Callable[[], Any]:
-    """Keras's, whose step is the Estimator's."""
+    """Returns a maker of Keras's Adagrad, whose step is the global step."""
 
     def make() -> Any:
         optimizer = tf.keras.optimizers.legacy.Adagrad(0.02, epsilon=epsilon)
@@ -29,7 +29,7 @@ def adagrad(epsilon: float) -> Callable[[], Any]:
 
 
 def read(make: Callable[[], Any], clip: Callable[[list[Any]], list[Any]] = list, norm: float | None = None) -> Training:
-    """Looks at a training of one row of a weight, whose rows may have a largest norm."""
+    """Reads the graph of a training of two embedding rows, whose norm may be limited."""
     with tf.Graph().as_default(), _V1.Session() as session:
         step = _V1.train.get_or_create_global_step()
         weight = _V1.get_variable("weight", [3, 2])
@@ -53,7 +53,7 @@ def decayed() -> Any:
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])
-def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_too(name: str) -> None:
+def test_options_not_in_the_graph_come_from_any_declared_optimizer(name: str) -> None:
     given = {"clip_norm": 0.5, "weight_decay": 0.1, "decoupled_weight_decay": 0.2}
     of_graph = {"name": "adam", "learning_rate": 0.002, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
     own = {"momentum": 0.5} if name == "momentum" else {}
@@ -73,7 +73,7 @@ def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_to
         (lambda gradients: [tf.clip_by_value(each, -9.0, 9.0) for each in gradients], "clip_by_value"),
     ],
 )
-def test_gradients_that_are_clipped_are_declared_so(clip: Callable[[list[Any]], list[Any]], functions: str) -> None:
+def test_clipping_must_be_declared(clip: Callable[[list[Any]], list[Any]], functions: str) -> None:
     found = read(adam, clip)
     with pytest.raises(UserCodeError, match=f"clips its gradients by {functions}; its graph does not show") as wrong:
         found.declared(Optimizer(name="adam"), 10)
@@ -81,11 +81,11 @@ def test_gradients_that_are_clipped_are_declared_so(clip: Callable[[list[Any]], 
     assert found.declared(Optimizer(global_clip_norm=9), 10).global_clip_norm == 9
 
 
-def test_a_clipped_weight_is_no_clipped_gradient() -> None:
+def test_a_clipped_weight_is_not_a_clipped_gradient() -> None:
     assert read(adam, norm=1.0).declared(Optimizer(), 10).clip_norm is None
 
 
-def test_an_epsilon_that_no_declared_adagrad_has_is_refused_by_name() -> None:
+def test_an_epsilon_that_no_declared_adagrad_has_is_refused() -> None:
     assert read(adagrad(1e-7)).optimizer == {"name": "adagrad", "learning_rate": 0.02}
     with pytest.raises(UserCodeError, match=r"epsilon of the model_fn's adagrad is 0\.001"):
         read(adagrad(1e-3))

@@ -29,7 +29,7 @@ CASES = [
     ("v1_norm", "adam", "norm_network", {}, {"order of creation"}, 1e-5),
     ("variables", "momentum", "dense_network", BLOCKS, {"--map"}, 1e-6),
 ]
-# Near another one.
+# Cases similar to another one run rarely.
 RARE = {("keras_layers", name) for name in ("adam", "nesterov", "sgd", "rmsprop", "adagrad")} | {("v1_layers", "adam")}
 
 
@@ -41,7 +41,7 @@ def _convert(
     module: str = MODULE,
     **trainer: Any,
 ) -> Any:
-    """Converts; `trainer` are entries of the declaration of `--declaration`."""
+    """Converts; `trainer` has entries of the declaration given by `--declaration`."""
     from tfx_estimator.pipeline.convert.conversion import KERAS2, convert
     from tfx_estimator.pipeline.convert.replacement import Replacement
 
@@ -62,7 +62,7 @@ def _declared(output: Path) -> TrainerSection:
         for each in CASES
     ],
 )
-def test_logits_and_the_next_step_are_those_of_the_model_fn(
+def test_logits_and_the_next_step_equal_the_model_fns(
     half: Any,
     tmp_path: Path,
     model_fn: str,
@@ -94,9 +94,7 @@ def test_logits_and_the_next_step_are_those_of_the_model_fn(
 
 
 @pytest.mark.equivalence
-def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the_map_is_said(
-    half: Any, runs_once: None, tmp_path: Path
-) -> None:
+def test_another_network_is_refused_with_the_line_for_the_map(half: Any, runs_once: None, tmp_path: Path) -> None:
     trained, output = half(model=f"{MODULE}:variables", params={"update": "momentum"}), tmp_path / "converted"
     refused = {
         "dense_network": [
@@ -120,7 +118,7 @@ def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the
 
 
 @pytest.mark.equivalence
-def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, runs_once: None, tmp_path: Path) -> None:
+def test_a_schedule_must_be_declared_and_dropout_must_be_in_both(half: Any, runs_once: None, tmp_path: Path) -> None:
     decayed = {"name": "adam", "learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
     params = {"update": "decayed", "rate": 0.25}
     trained, output = half(model=f"{MODULE}:with_dropout", params=params), tmp_path / "converted"
@@ -140,7 +138,7 @@ def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, runs_o
 
 
 @pytest.mark.equivalence
-def test_the_averages_of_a_model_fn_with_dropout_go_on(half: Any, tmp_path: Path) -> None:
+def test_the_moving_averages_of_a_model_fn_with_dropout_continue(half: Any, tmp_path: Path) -> None:
     params = {"filters": [4, 4], "units": 16, "rate": 0.4}
     trained, output = half(model="official_mnist:model_fn", params=params), tmp_path / "converted"
     proof = _convert(trained, output, "network", module="official_mnist").proof
@@ -159,6 +157,6 @@ def test_the_averages_of_a_model_fn_with_dropout_go_on(half: Any, tmp_path: Path
     keras = trained.keras(output / "checkpoints", HALF, more=1)
     for tensor, place in places.items():
         np.testing.assert_array_equal(stored[place], before.get_tensor(tensor))
-        # One step makes them, whatever dropout after them draws.
+        # One step updates them, independent of the dropout behind them.
         np.testing.assert_allclose(keras[place], estimator[tensor], rtol=1e-5, atol=1e-5)
         assert not np.allclose(keras[place], stored[place], atol=1e-4)

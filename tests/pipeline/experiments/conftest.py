@@ -1,4 +1,4 @@
-"""Shared by the tests of experiments."""
+"""Fixtures of the tests of experiments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves stdout as it is, and takes what is for the terminal."""
+    """Leaves stdout as it is, and discards terminal output."""
     from tfx_estimator.pipeline.experiments import session
 
     @contextlib.contextmanager

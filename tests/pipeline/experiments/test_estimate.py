@@ -1,4 +1,4 @@
-"""The bytes of a step, by hand, for each strategy."""
+"""Estimated bytes of a step and of memory, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WEIGHTS, GRADIENTS = 1200, 1000
         ("{strategy: parameter_server, workers: 3, ps: 2}", 1200, 3 * 2200, 0),
     ],
 )
-def test_bytes_of_a_step(train, sent, total, between):
+def test_bytes_sent_in_a_step(train, sent, total, between):
     found = estimated([f"trainer.distribution.train={train}"]).wire
     assert (found.sent, found.total, found.between_devices) == (sent, total, between)
 
@@ -65,12 +65,12 @@ def test_the_chief_of_a_keras_path_pulls_and_pushes_nothing():
 
 def test_an_outer_momentum_keeps_two_copies_of_the_weights_and_sends_none():
     declared = ["trainer.distribution.train=multi_worker_mirrored", "trainer.path=keras"]
-    without, beside = (
+    without, momentum = (
         estimated([*declared, f"trainer.sync_every={each}"], slot_bytes=10)
         for each in ("4", "{steps: 4, outer_momentum: 0.5}")
     )
-    assert (without.memory.slots, beside.memory.slots) == (10, 10 + 2 * GRADIENTS)
-    assert without.wire == beside.wire
+    assert (without.memory.slots, momentum.memory.slots) == (10, 10 + 2 * GRADIENTS)
+    assert without.wire == momentum.wire
 
 
 def test_the_devices_of_central_storage_share_one_copy_of_the_weights_and_slots():
@@ -102,7 +102,7 @@ HELD = [
         ("pipeline_parallel={stages: 2, microbatches: 4}", ["number 0", "number 1"]),
     ],
 )
-def test_what_goes_between_the_devices_of_one_network_and_what_each_holds(option, names):
+def test_devices_of_a_divided_network_have_their_memory_and_transfers(option, names):
     held = {"peak_bytes": 2000, "devices": HELD, "sent_bytes": 700}
     estimate = estimated(["trainer.path=keras", f"trainer.{option}"], **held)
     assert (estimate.wire.total, estimate.wire.between_devices) == (0, 700)
@@ -113,12 +113,12 @@ def test_what_goes_between_the_devices_of_one_network_and_what_each_holds(option
 
 
 @pytest.mark.parametrize("xla", [True, False])
-def test_what_is_counted_as_something_else_is_told(xla):
-    told = estimated([f"trainer.xla={str(xla).lower()}"]).to_dict()["notes"]
-    assert [note[:31] for note in told] == ["trainer.xla: true is counted as"] * xla
+def test_an_approximation_for_xla_is_noted(xla):
+    notes = estimated([f"trainer.xla={str(xla).lower()}"]).to_dict()["notes"]
+    assert [note[:31] for note in notes] == ["trainer.xla: true is counted as"] * xla
 
 
-def test_averaged_weights_are_sent_in_place_of_gradients_with_the_slots():
+def test_averaged_weights_and_slots_are_sent_instead_of_gradients():
     declared = ["trainer.distribution.train=multi_worker_mirrored", "trainer.path=keras", "trainer.sync_every=4"]
     found = estimated(declared, slot_bytes=1000).wire
     assert (found.sent, found.total) == (500, 1000)
@@ -138,7 +138,7 @@ def test_sizes(number, shown):
 
 
 @pytest.mark.parametrize("unseen", [(), ("PyFunc",)])
-def test_what_is_at_least_so_much_says_so(unseen):
+def test_lower_bounds_are_marked(unseen):
     memory = Memory(1, 1, 1, 1, 1, None, 1, 1, False)
     found = Estimate("name", "own:model", "one_device", 1, 32, 10, 100.0, 300.0, memory, Wire(), unseen)
     shown = {line.split("  ")[0]: line for line in lines(found) if not line.startswith(" ")}
@@ -150,7 +150,7 @@ def test_what_is_at_least_so_much_says_so(unseen):
     assert found.to_dict()["lower_bound"] == bool(unseen)
 
 
-def test_the_fullest_device_and_what_goes_between_them():
+def test_the_fullest_device_and_the_transfers_are_shown():
     devices = Device("gpu:0", 1, 1, 1, 2048), Device("gpu:1", 4096, 1, 1, 1024)
     wire = Wire(0, 0, 3 << 20, "nothing: there is one process")
     memory = Memory(1, 1, 1, 1, 1, None, 1, 1, False)

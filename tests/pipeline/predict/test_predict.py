@@ -75,7 +75,7 @@ def save(folder: Path, names: bool = True, **signatures: str) -> str:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder of versions, like the Pusher's."""
+    """A folder of model versions, like the Pusher's."""
     serving = tmp_path_factory.mktemp("serving")
     save(serving / "9", serving_default="from_images")
     save(serving / "10", serving_default="from_examples", images="from_images")
@@ -84,7 +84,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def images(tmp_path: Path) -> dict[str, np.ndarray]:
-    """Image files of a folder, with the pixels that the model gets."""
+    """Image files in a folder, with the pixels the model receives."""
     folder, found = tmp_path / "images", {}
     for name, level, side in (("a.png", 10, SIDE), ("b.jpg", 140, SIDE), ("in/c.PNG", 250, 3 * SIDE)):
         path = folder / name
@@ -100,12 +100,12 @@ Run = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs `predict`, and returns its stdout and stderr."""
+    """Runs `predict`; returns its stdout and stderr."""
 
-    def call(*words: object, code: int = 0, lines: str = "") -> tuple[str, str]:
+    def call(*args: object, code: int = 0, lines: str = "") -> tuple[str, str]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(lines))))
         capfd.readouterr()
-        exit_code = main(["predict", *map(str, words)])
+        exit_code = main(["predict", *map(str, args)])
         found = capfd.readouterr()
         assert exit_code == code, found.err
         assert "Traceback" not in found.err
@@ -116,7 +116,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 
 def check(table: str, expected: dict[str, np.ndarray], labels: Optional[tuple[str, ...]] = LABELS) -> None:
-    """Checks the file's rows, in order: the class, and a score for each class."""
+    """Checks the rows of a table, in order: the class, and a score for each class."""
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["file"] for row in rows] == list(expected)
     names = labels or ("0", "1", "2")
@@ -127,7 +127,7 @@ def check(table: str, expected: dict[str, np.ndarray], labels: Optional[tuple[st
         assert row["class"] == names[wanted.argmax()]
 
 
-def test_a_folder_its_images_a_table_and_their_names_on_standard_input_are_the_same(run, model, images, tmp_path):
+def test_a_folder_images_a_table_and_names_on_stdin_have_the_same_predictions(run, model, images, tmp_path):
     folder = tmp_path / "images"
     whole, stderr = run(model, folder)
     check(whole, images)
@@ -159,7 +159,7 @@ def test_records_are_predicted_as_the_images_in_them(run, model, images, tmp_pat
     check(run(model, tmp_path / "images")[0], {**images, **expected})
 
 
-def test_what_cannot_be_read_is_named_and_all_else_is_predicted(run, model, images, tmp_path):
+def test_unreadable_files_are_listed_and_the_rest_is_predicted(run, model, images, tmp_path):
     folder = tmp_path / "images"
     whole = (folder / "in" / "c.PNG").read_bytes()
     (folder / "in" / "cut.png").write_bytes(whole[: len(whole) // 2])
@@ -187,7 +187,7 @@ def test_names_need_not_be_text(run, model, images, tmp_path):
     assert "its name holds a null" in run(model, "-", lines="\0".join(images), code=3)[1]
 
 
-def test_the_three_forms_hold_the_same(run, model, images, tmp_path):
+def test_the_three_formats_have_the_same_content(run, model, images, tmp_path):
     table, lines, parquet = (tmp_path / f"out.{ending}" for ending in ("csv", "jsonl", "parquet"))
     for path in (table, lines, parquet):
         assert run(model, *images, "--output", path)[0] == ""
@@ -206,7 +206,7 @@ def test_the_three_forms_hold_the_same(run, model, images, tmp_path):
 
 
 @pytest.mark.parametrize("top", [2, 1000])
-def test_the_best_classes_alone(run, model, images, tmp_path, top):
+def test_only_the_best_classes_are_written(run, model, images, tmp_path, top):
     written = run(model, *images, "--top", top)[0]
     rows = list(csv.reader(io.StringIO(written)))
     count = min(top, 3)
@@ -224,7 +224,7 @@ def test_the_best_classes_alone(run, model, images, tmp_path, top):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path, ending):
+def test_an_output_file_is_complete_or_unchanged(run, model, images, tmp_path, ending):
     output = tmp_path / f"out.{ending}"
     output.write_text("before")
     other = write_records(tmp_path / "other", [example(other=1)] * 2)
@@ -237,32 +237,32 @@ def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path, ending
     assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", output.name]
 
 
-def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, monkeypatch):
+def test_beam_writes_the_same_file(run, model, images, tmp_path, monkeypatch):
     # Two images per part.
     monkeypatch.setattr(on_beam, "_IMAGES", 2)
     records = write_records(tmp_path / "records", [example(image=bytes([level] * 16)) for level in (0, 200)])
     (tmp_path / "images" / "a.broken.png").write_bytes(b"no image")
     here, there = tmp_path / "here.csv", tmp_path / "there.csv"
-    words = (model, tmp_path / "images", records, "--batch-size", 2)
-    stderr = run(*words, "--output", here, code=3)[1]
-    assert run(*words, "--output", there, "--beam", "digits", code=3)[1].splitlines()[0] == stderr.splitlines()[0]
+    args = (model, tmp_path / "images", records, "--batch-size", 2)
+    stderr = run(*args, "--output", here, code=3)[1]
+    assert run(*args, "--output", there, "--beam", "digits", code=3)[1].splitlines()[0] == stderr.splitlines()[0]
     assert there.read_text() == here.read_text()
     assert len(here.read_text().splitlines()) == 6
     before = sorted(each.name for each in tmp_path.iterdir())
     other = write_records(tmp_path / "images" / "other", [example(other=1)] * 2)
-    # The model takes none of the examples that follow others: the others are predicted, with Beam and without.
+    # The model refuses the examples of the last file; the rest are predicted, with Beam and without.
     for output, engine in ((here, []), (there, ["--beam", "digits"])):
-        stderr = run(*words, "--output", output, *engine, code=3)[1]
+        stderr = run(*args, "--output", output, *engine, code=3)[1]
         assert f"damaged file {other}:1: the model does not take it: " in stderr
         assert "3 could not be read" in stderr
         assert len(output.read_text().splitlines()) == 6
         assert "nothing was written" in run(model, other, "--output", output, *engine, code=3)[1]
     assert there.read_text() == here.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == before
-    assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
+    assert "--beam needs --output" in run(*args, "--beam", "digits", code=2)[1]
 
 
-def test_that_a_model_is_not_blessed_is_noted_first(run, model, images, tmp_path, monkeypatch):
+def test_an_unblessed_model_is_noted_first(run, model, images, tmp_path, monkeypatch):
     found = replace(found_model.find(model), blessed=False)
     monkeypatch.setattr(found_model, "find", lambda _: found)
     lines = run(model, tmp_path / "gone.png", *images, code=3)[1].splitlines()
@@ -270,7 +270,7 @@ def test_that_a_model_is_not_blessed_is_noted_first(run, model, images, tmp_path
     assert f"model  {model}/10, which is not blessed" in lines
 
 
-def test_whether_scores_are_probabilities_is_noted_once(run, tmp_path, monkeypatch):
+def test_a_softmax_of_the_scores_is_noted_once(run, tmp_path, monkeypatch):
     class Points(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, 1], tf.uint8, "images")])
         def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -287,12 +287,12 @@ def test_whether_scores_are_probabilities_is_noted_once(run, tmp_path, monkeypat
     for engine in ([], ["--beam", "digits"]):
         stderr = run(model, *names, "--batch-size", 1, "--output", output, *engine)[1]
         assert stderr.count("The probabilities are a softmax of the served points.") == 1
-        # The second batch alone, of 1 and 0, could be probabilities.
+        # Alone, the second batch of 1 and 0 could be probabilities.
         scores = [float(row["score_0"]) for row in csv.DictReader(io.StringIO(output.read_text()))]
         assert scores == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-1))], abs=1e-6)
 
 
-def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
+def test_an_example_that_the_model_refuses_is_reported(run, model, tmp_path):
     records = write_records(
         tmp_path / "records", [example(image=bytes(16)), example(other=1), example(image=bytes(16))]
     )
@@ -302,7 +302,7 @@ def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
     assert f"damaged file {records}:1: the model does not take it: " in stderr
 
 
-def test_an_example_of_which_the_model_makes_two_is_named(run, model, tmp_path):
+def test_an_example_with_two_predictions_is_reported(run, model, tmp_path):
     # The model reshapes to [-1, ...].
     records = write_records(tmp_path / "records", [example(image=bytes(count)) for count in (16, 32)])
     found, stderr = run(model, records, "--batch-size", 1, code=3)
@@ -310,14 +310,14 @@ def test_an_example_of_which_the_model_makes_two_is_named(run, model, tmp_path):
     assert f"damaged file {records}:1: the model does not take it: it returns [2, 3] for 1" in stderr
 
 
-def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, images, tmp_path):
+def test_a_model_of_float_images_needs_the_range_of_pixels(run, images, tmp_path):
     model = save(tmp_path / "model", names=False, serving_default="from_floats")
     assert "--pixels LOW,HIGH" in run(model, *images, code=2)[1]
     found = run(model, *images, "--pixels", "0,1")[0]
     check(found, {name: read_image(Path(name), 3, None) for name in images}, labels=None)
 
 
-def test_a_model_that_takes_batches_of_one_size_gets_them(run, images, tmp_path):
+def test_a_model_with_a_fixed_batch_size_gets_full_batches(run, images, tmp_path):
     module = Brightness()
     pair = tf.TensorSpec([2, SIDE, SIDE, 1], tf.uint8, "images")
     tf.saved_model.save(
@@ -329,7 +329,7 @@ def test_a_model_that_takes_batches_of_one_size_gets_them(run, images, tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["saved_model.pb", "variables/variables.index", "variables"])
-def test_a_model_that_is_not_whole_is_refused(run, model, images, tmp_path, damage):
+def test_an_incomplete_model_is_refused(run, model, images, tmp_path, damage):
     copy = tmp_path / "copy"
     shutil.copytree(f"{model}/10", copy)
     if damage == "variables":
@@ -348,7 +348,7 @@ def test_nothing_to_predict_is_an_error(run, model, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_signature_is_named_and_one_that_takes_no_such_input_is_refused(run, model, images, tmp_path):
+def test_a_signature_can_be_chosen_and_must_take_the_input(run, model, images, tmp_path):
     assert run(model, *images, "--signature", "images:probabilities")[0] == run(model, *images)[0]
     stderr = run(model, *images, "--signature", "none", code=2)[1]
     assert "one of serving_default, images" in stderr
@@ -370,6 +370,6 @@ def test_a_signature_is_named_and_one_that_takes_no_such_input_is_refused(run, m
         (["MODEL", "x.png", "--pixels", "0,1"], "leave it out"),
     ],
 )
-def test_a_command_that_is_wrong_is_refused_before_anything_is_done(run, model, words, text):
+def test_wrong_arguments_are_refused(run, model, words, text):
     words = [model if word == "MODEL" else word for word in words]
     assert text in run(*words, code=2)[1]

@@ -12,10 +12,10 @@ from tfx_estimator.pipeline.predict.reading import batches
 pytestmark = pytest.mark.unit
 
 
-def test_what_cannot_be_read_takes_no_memory_for_its_bytes(tmp_path):
+def test_unreadable_files_are_not_kept_in_memory(tmp_path):
     for number in range(20):
         (tmp_path / f"{number}.png").write_bytes(bytes(1 << 20))
-    # Imports of the first call.
+    # The first call imports modules.
     list(batches(Inputs([str(tmp_path / "0.png")]), 3, (4, 4), 2, 1))
     tracemalloc.start()
     found = list(batches(Inputs([str(tmp_path)]), 3, (4, 4), 2, 1))

@@ -1,4 +1,4 @@
-"""The Evaluator's metrics as people read them."""
+"""The Evaluator's metrics as a report shows them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SUMMARY = {
 }
 
 
-def test_parts_of_a_metric_are_named():
+def test_metrics_of_a_class_and_slices_are_named():
     assert metric_name("classId:1/precision", NAMES) == "precision of dog"
     assert metric_name("classId:7/precision", NAMES) == "precision of 7"
     assert metric_name("topK:2/recall", NAMES) == "recall at top 2"
@@ -42,25 +42,25 @@ def test_parts_of_a_metric_are_named():
     assert slice_name("size", "1", NAMES) == "1"
 
 
-def test_values_of_a_feature_are_sorted_as_numbers_where_they_are():
+def test_values_of_a_feature_that_are_numbers_are_sorted_as_such():
     from tfx_estimator.pipeline.report.metrics import slice_order
 
     assert sorted(["10", "9", "b", "²", "①", "a"], key=slice_order) == ["9", "10", "a", "b", "²", "①"]
 
 
-def test_what_was_declared_is_told_with_its_difference():
+def test_declared_metrics_are_shown_with_their_differences():
     assert format_metrics(SUMMARY["metrics"], NAMES) == [("auc", "0.7500", "-0.1250"), ("precision of dog", "nan", "")]
     assert format_metrics({}, ()) == slice_tables({}) == []
 
 
-def test_slices_are_tables_with_what_everybody_wants_first():
+def test_slices_are_tables_with_count_and_accuracy_first():
     (table,) = slice_tables(SUMMARY)
     assert (table.feature, table.columns) == ("ink x label", ["example_count", "accuracy", "auc"])
     assert table.rows == [("little x cat", ["7", "0.0000", "0.2500"]), ("much x dog", ["3", "1.0000", "0.5000"])]
     assert table.left_out == (0, 0)
 
 
-def test_several_runs_have_their_metrics_side_by_side(tmp_path):
+def test_metrics_of_several_runs_are_in_columns(tmp_path):
     runs = [Run(str(tmp_path), "", SUMMARY), Run(str(tmp_path), "", {"accuracy": 0.5})]
     rows = dict(results(runs))
     assert rows["auc"] == ["0.7500", "—"]

@@ -1,4 +1,4 @@
-"""Reports of runs that left little, or nothing of use: what there is is shown, and the rest in one sentence each."""
+"""Reports of runs that left few files or none: what exists is shown, and each missing part has one sentence."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def report(*args: str, code: int = 0) -> None:
 
 
 def text_of(page: Path) -> str:
-    """What a person reads, roughly."""
+    """Returns the visible text of a page, approximately."""
     body = page.read_text(encoding="utf-8").partition("<body>")[2]
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 def test_a_failed_run_is_shown_as_far_as_it_got(leave_run, capsys):
     logs = leave_run("20261122-010000", **FAILED)
-    # There is a database in a real one; without it, nothing can be said of the artifacts.
+    # A real run has a database; without it, the artifacts are unknown.
     report(str(logs))
     assert capsys.readouterr().out == f"wrote {logs}/report.html\n"
     page, raw = text_of(logs / "report.html"), (logs / "report.html").read_text(encoding="utf-8")
@@ -66,13 +66,13 @@ def test_a_failed_run_is_shown_as_far_as_it_got(leave_run, capsys):
     assert "Trainer , after TfdsExampleGen not reached —" in page
     assert f"There is no {logs.parent.parent}/metadata.sqlite" in page
     assert "took 1 min 01 s" in page
-    # The wires of the graph: one arc.
+    # The graph of components has one edge.
     assert raw.count('<path d="M') == 1
     assert "trainer.train_steps: 5 --set" in page
     assert "3 values were chosen" in page
 
 
-def test_foreign_text_is_escaped_and_the_page_refers_to_nothing_outside_of_it(leave_run):
+def test_foreign_text_is_escaped_and_the_page_loads_nothing_from_outside(leave_run):
     logs = leave_run("20261122-010000", **FAILED)
     report(str(logs))
     raw = (logs / "report.html").read_text(encoding="utf-8")
@@ -80,29 +80,29 @@ def test_foreign_text_is_escaped_and_the_page_refers_to_nothing_outside_of_it(le
     assert "&lt;script&gt;alert(1)&lt;/script&gt; \\x1b[31m\\u202e.bin" in raw
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", raw)
 
-    # But for the names of XML's own.
+    # Except XML namespaces.
     assert "://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", raw)
     assert "default-src 'none'" in raw
 
 
-def test_the_page_of_a_run_that_was_moved_names_no_place_of_another_one(leave_run, tmp_path):
+def test_the_page_of_a_moved_run_names_no_path_of_another_run(leave_run, tmp_path):
     then = str(tmp_path / "own")
     places = {"model_run": f"{then}/artifacts/Trainer/model_run/6", "pushed": f"{then}/serving/1795610480"}
     logs = leave_run("20261122-010000", **{**FAILED, **places})
-    # A copy of the log folder alone leads to where the model is.
+    # A copy of only the log folder refers to the original model.
     alone = tmp_path / "alone" / "logs" / logs.name
     shutil.copytree(logs, alone)
     report(str(alone))
     assert f"tensorboard --logdir {then}/artifacts/Trainer/model_run/6 " in text_of(alone / "report.html")
     (tmp_path / "own" / "artifacts").mkdir()
     moved = (tmp_path / "own").rename(tmp_path / "moved")
-    # Whatever is there now.
+    # Another run is at the old place now.
     leave_run("20261122-010000", **{**FAILED, **places})
     report(str(moved))
     page = text_of(moved / "logs" / logs.name / "report.html")
     assert f"tensorboard --logdir {moved}/artifacts/Trainer/model_run/6 " in page
     assert f"Pushed model {moved}/serving/1795610480 " in page
-    # What was pushed to a place of its own is there still.
+    # A model pushed to a place outside the folder is not moved.
     (tmp_path / "own").rename(tmp_path / "again")
     again = leave_run("20261122-020000", **{**FAILED, **places, "pushed": "/srv/models/1"})
     (tmp_path / "own" / "artifacts").mkdir()
@@ -113,13 +113,13 @@ def test_the_page_of_a_run_that_was_moved_names_no_place_of_another_one(leave_ru
 def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
     leave_run("20261122-010000", **FAILED)
     logs = leave_run("20261122-020000")
-    # The pipeline's folder stands for its latest run.
+    # The pipeline's folder means its latest run.
     report(str(tmp_path / "own"))
     assert "no summary.json: it was killed, or is still running" in text_of(logs / "report.html")
 
 
 @pytest.mark.parametrize("file", ["summary.json", "declaration.yaml"])
-def test_a_damaged_file_is_named(leave_run, capsys, file):
+def test_a_damaged_file_is_reported(leave_run, capsys, file):
     logs = leave_run("20261122-010000")
     (logs / file).write_text("{")
     report(str(logs), code=2)
@@ -127,20 +127,20 @@ def test_a_damaged_file_is_named(leave_run, capsys, file):
     assert not (logs / "report.html").exists()
 
 
-def test_everything_that_is_no_run_is_told_at_once(leave_run, tmp_path, capsys):
+def test_all_arguments_that_are_not_runs_are_reported_at_once(leave_run, tmp_path, capsys):
     logs = leave_run("20261122-010000", **FAILED)
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     wrong = [str(tmp_path / name) for name in ("missing", "file", "empty")]
     report(str(logs), *wrong, "gs://bucket/run", code=2)
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     for name, why in zip([*wrong, "gs://bucket/run"], ("no such folder", "not a folder", "neither", "address")):
-        assert re.search(f"'{re.escape(name)}': .*{why}", said)
-    assert "a run's log folder" in said
-    assert "RUNS/NAME/logs/TIME" in said
+        assert re.search(f"'{re.escape(name)}': .*{why}", stderr)
+    assert "a run's log folder" in stderr
+    assert "RUNS/NAME/logs/TIME" in stderr
 
 
-def test_several_runs_stand_side_by_side(leave_run, tmp_path, monkeypatch, capsys):
+def test_several_runs_are_compared_in_columns(leave_run, tmp_path, monkeypatch, capsys):
     good = {"state": "succeeded", "accuracy": 0.9833, "loss": 0.05, "blessed": True, "training": {"last_step": 600.0}}
     runs = [
         leave_run("20261122-010000", **good, versions={"numpy": "1.26.4"}),
@@ -159,7 +159,7 @@ def test_several_runs_stand_side_by_side(leave_run, tmp_path, monkeypatch, capsy
     assert not list(tmp_path.glob("own/logs/*/report.html"))
 
 
-def test_numbers_are_shown_as_a_person_says_them():
+def test_numbers_are_shown_in_readable_units():
     assert list(map(show_seconds, (0.04, 59.9, 61.2, 7325))) == ["0.0 s", "59.9 s", "1 min 01 s", "2 h 02 min"]
     assert list(map(show_percent, (None, 0, 0.98765))) == ["—", "0.0 %", "98.8 %"]
     assert list(map(show_number, (None, 0.0, 0.036083, 16625.7, math.nan))) == ["—", "0", "0.03608", "16,626", "nan"]
@@ -195,7 +195,7 @@ def test_the_trials_of_a_tuning_are_a_table_and_charts(leave_run):
     assert section.count("<svg") == 2
 
 
-def test_the_latest_run_is_told_by_when_it_started_not_by_the_local_time_in_its_name(leave_run, tmp_path):
+def test_the_latest_run_is_the_last_started_and_not_the_last_by_name(leave_run, tmp_path):
     leave_run("20261123-140000", steps=1, started="2026-11-23T14:00:00+14:00")
     leave_run("20261122-190000", steps=2, started="2026-11-22T19:00:00-11:00")
     assert [os.path.basename(each) for each in log_folders(str(tmp_path / "own" / "logs"))] == [
@@ -203,7 +203,7 @@ def test_the_latest_run_is_told_by_when_it_started_not_by_the_local_time_in_its_
         "20261122-190000",
     ]
     assert find_runs([str(tmp_path / "own")])[0].values["trainer.train_steps"] == 2
-    # Of one second, the tenth; and one that was killed has no summary, and is the latest by its file.
+    # Within one second, the tenth is the latest; a killed run has no summary, so its file's time counts.
     for name in ("second", "second-2", "second-10"):
         leave_run(name, started="2026-11-22T20:00:00-11:00")
     assert find_runs([str(tmp_path / "own")])[0].time == "second-10"

@@ -1,4 +1,4 @@
-"""The training's part of a report: what TensorBoard event files tell, and whose they are."""
+"""The training section of a report: reading TensorBoard event files, and finding those of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def write(path: Path, *events: tuple[float, int, dict[str, float] | None]) -> Path:
-    """Writes (time, step, scalars) as an Estimator does; None instead of scalars is a start of a session."""
+    """Writes (time, step, scalars) as an Estimator does; None instead of scalars marks the start of a session."""
     import tensorflow as tf
     from tensorflow.core.util import event_pb2
 
@@ -31,14 +31,14 @@ def write(path: Path, *events: tuple[float, int, dict[str, float] | None]) -> Pa
     return path
 
 
-def test_training_and_evaluation_of_one_metric_come_together(tmp_path):
+def test_training_and_evaluation_of_one_metric_share_a_chart(tmp_path):
     write(
         tmp_path / "events.out.tfevents.1.host",
         (10.0, 0, None),
         (11.0, 1, {"loss": 4.0, "train_accuracy": 0.25, "global_step/sec": 8.0}),
         (12.0, 101, {"loss": 2.0, "train_accuracy": 0.5}),
     )
-    # An evaluation's own loss is a mean of batch means, and gives way to the mean over examples.
+    # An evaluation's `loss` is a mean of batch means; the mean over examples is shown instead.
     scalars = {"loss": 9.0, "average_loss": 3.0, "accuracy": 0.75}
     write(tmp_path / "eval" / "events.out.tfevents.2.host", (13.0, 100, scalars))
     found = read_training(str(tmp_path))
@@ -57,7 +57,7 @@ def test_training_and_evaluation_of_one_metric_come_together(tmp_path):
     assert "#0303" not in charts[0].svg
 
 
-def test_a_restart_takes_back_what_followed_its_checkpoint(tmp_path):
+def test_a_restart_replaces_the_steps_after_its_checkpoint(tmp_path):
     write(tmp_path / "a.tfevents.1", (0.0, 0, None), (1.0, 10, {"loss": 3.0}), (2.0, 20, {"loss": 2.0}))
     write(tmp_path / "a.tfevents.2", (9.0, 10, None), (10.0, 15, {"loss": 2.5}), (11.0, 25, {"loss": 1.5}))
     found = read_training(str(tmp_path))
@@ -66,7 +66,7 @@ def test_a_restart_takes_back_what_followed_its_checkpoint(tmp_path):
     assert found.starts == [(0.0, 0), (9.0, 10)]
 
 
-def test_a_file_that_ends_in_the_middle_tells_what_it_has(tmp_path):
+def test_a_truncated_file_is_read_up_to_its_end(tmp_path):
     path = write(tmp_path / "a.tfevents.1", (1.0, 10, {"loss": 3.0}), (2.0, 20, {"loss": 2.0}))
     path.write_bytes(path.read_bytes()[:-5])
     assert read_training(str(tmp_path)).curves["loss"]["train"] == Series([10], [3.0])
@@ -83,7 +83,7 @@ def test_scalars_of_tensorflow_2_are_read_and_texts_are_not(tmp_path):
     assert read_training(str(tmp_path)).curves == {"loss": {"validation": Series([3], [0.5])}}
 
 
-def test_what_a_conversion_measured_is_shown(tmp_path):
+def test_the_measurements_of_a_conversion_are_shown(tmp_path):
     assert conversion_rows(str(tmp_path)) is None
     proof = {"logits": {"estimator": 2e-7}, "next_step": {"slot": 0.0}, "classes": 1, "examples": 1359}
     (tmp_path / "proof.json").write_text(json.dumps(proof))
@@ -113,7 +113,7 @@ def found(logs: Path) -> str:
     return find_training(read_run(str(logs)), Missing("no model_run"))
 
 
-def test_it_is_the_one_that_the_summary_names(leave_run, tmp_path):
+def test_the_training_is_the_one_that_the_summary_names(leave_run, tmp_path):
     mine = leave_training(tmp_path / "own", "a-5")
     leave_training(tmp_path / "own", "b-5")
     logs = leave_run("20261122-010000", state="failed", components=[TRAINER], training_folder=str(mine))
@@ -123,7 +123,7 @@ def test_it_is_the_one_that_the_summary_names(leave_run, tmp_path):
     assert found(moved / "logs" / logs.name) == str(moved / "artifacts/Trainer/training/a-5")
 
 
-def test_one_that_a_later_run_has_published_is_not_replaced_by_another(leave_run, tmp_path):
+def test_a_training_that_a_later_run_published_is_not_replaced_by_another(leave_run, tmp_path):
     leave_training(tmp_path / "own", "b-5")
     logs = leave_run(
         "20261122-010000", state="failed", components=[TRAINER], training_folder=str(tmp_path / "own" / "a-5")
@@ -132,7 +132,7 @@ def test_one_that_a_later_run_has_published_is_not_replaced_by_another(leave_run
         found(logs)
 
 
-def test_a_run_that_came_to_none_has_none(leave_run, tmp_path):
+def test_a_run_that_did_not_train_has_no_training(leave_run, tmp_path):
     leave_training(tmp_path / "own", "b-5")
     with pytest.raises(LeftOutError, match="no model_run"):
         found(leave_run("20261122-010000", state="failed", components=[TRAINER], training_folder=None))

@@ -1,4 +1,4 @@
-"""A declaration whose code is tried on made-up examples, in real processes."""
+"""Fixtures for dry runs of a declaration on made-up examples, in real processes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def model_fn(features, labels, mode, params):
 
 @pytest.fixture
 def declare(tmp_path: Path, monkeypatch):
-    """Writes a declaration and its modules, by their names; returns the declaration's file.
+    """Writes a declaration and its modules; returns the declaration's path.
 
-    `line` is in the middle of the model_fn, `trainer` is what trains, and `more` what else is declared.
+    `line` is inserted into the model_fn, `trainer` is the trainer section, `more` is appended to the declaration.
     """
     monkeypatch.chdir(tmp_path)
-    # Of the processes too: nothing may stay in it.
+    # For the child processes too: nothing may be left in it.
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -56,11 +56,11 @@ def declare(tmp_path: Path, monkeypatch):
 
 @pytest.fixture
 def deep(declare, capsys):
-    """Has `validate --deep` try what `declare` writes; returns what it says."""
+    """Runs `validate --deep` on what `declare` writes; returns its captured output."""
 
     def run(code: int = 0, *options: str, **declared: str):
-        words = [word for each in options for word in ("--set", each)]
-        assert main(["validate", "--deep", declare(**declared), *words]) == code
+        arguments = [word for each in options for word in ("--set", each)]
+        assert main(["validate", "--deep", declare(**declared), *arguments]) == code
         return capsys.readouterr()
 
     return run

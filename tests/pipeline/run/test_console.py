@@ -1,4 +1,4 @@
-"""What a person sees of a run."""
+"""The terminal output of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.base.log import get_logger
 pytestmark = pytest.mark.unit
 
 
-def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
+def test_output_of_libraries_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
     code = (
         "import os, sys\n"
         "from tfx_estimator.pipeline.run.terminal import quiet\n"
@@ -29,7 +29,7 @@ def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_p
     assert log.read_text() == "from python\nfrom c\n" or log.read_text() == "from c\nfrom python\n"
 
 
-def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
+def test_a_run_continues_when_the_reader_of_its_output_leaves(tmp_path):
     code = (
         "import sys\n"
         "from rich.console import Console\n"
@@ -48,12 +48,12 @@ def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
     with start_python("-c", code, str(log)) as child:
         assert child.stdout.readline().split() == ["warning", "read"]
         child.stdout.close()
-        _, said = child.communicate("go on\n", timeout=30)
-    assert (child.returncode, said) == (0, "done\n")
+        _, stderr = child.communicate("go on\n", timeout=30)
+    assert (child.returncode, stderr) == (0, "done\n")
     assert [line.split()[-1] for line in log.read_text().splitlines()] == [str(number) for number in range(1000)]
 
 
-def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
+def test_progress_is_printed_as_lines_without_a_terminal(tmp_path, monkeypatch):
     from rich.console import Console
 
     from tfx_estimator.pipeline.run import view as module

@@ -1,4 +1,4 @@
-"""How the user's code is tried on made-up examples: real processes, their ends, and what is tried again."""
+"""Dry runs of the user's code in real processes: failures, deadlines, crashes, and when a dry run is repeated."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 pytestmark = pytest.mark.timeout(400)
 
 
-def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tmp_path, capfd):
+def test_a_mistake_is_reported_with_its_line_before_ingestion(declare, tmp_path, capfd):
     line = "assert mode != 'eval', 'only in an evaluation'"
     workdir = Workdir(tmp_path / "runs")
-    # In a process of its own: see tests/e2e/test_bad_input.py.
+    # In its own process: see tests/e2e/test_bad_input.py.
     assert main(["run", "--no-report", declare(line), "--workdir", str(workdir.path)]) == 4
-    said = "".join(capfd.readouterr())
-    assert "Traceback" not in said
-    assert "failed: AssertionError: only in an evaluation" in said
-    assert f'File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
-    assert f"    {line}\n" in said
+    output = "".join(capfd.readouterr())
+    assert "Traceback" not in output
+    assert "failed: AssertionError: only in an evaluation" in output
+    assert f'File "{tmp_path}/mine.py", line 8, in model_fn\n' in output
+    assert f"    {line}\n" in output
     assert workdir.states("tried") == {}
     assert not (workdir.path / "tried" / "artifacts").exists()
     (log,) = workdir.path.glob("tried/logs/*/dry_run/*.log")
-    assert f"fix the code above, or see {log}" in said
+    assert f"fix the code above, or see {log}" in output
 
 
-def test_data_that_are_not_there_are_told_before_code_has_been_tried(fresh_tasks, declare, tmp_path, capfd):
+def test_missing_data_are_reported_before_the_dry_run_ends(fresh_tasks, declare, tmp_path, capfd):
     file, data = declare("import time; time.sleep(300)"), "{dataset: mnist, download: false, data_dir: empty}"
     assert main(["run", "--no-report", file, "--workdir", "runs", "--set", f"data={data}"]) == 3
     assert "data set mnist/3.0.1 is not prepared in " in capfd.readouterr().err
@@ -41,27 +41,24 @@ def test_data_that_are_not_there_are_told_before_code_has_been_tried(fresh_tasks
 
 
 @pytest.mark.parametrize(
-    ("exclude", "told"),
+    ("exclude", "message"),
     [
         pytest.param("[]", "trainer.warm_start: none of the weights in ", marks=pytest.mark.long),
         pytest.param("[logit/*]", "trainer.warm_start.exclude: no variable of the model", marks=pytest.mark.long),
     ],
 )
-def test_weights_that_a_network_of_ours_cannot_begin_with_are_told_before_anything_is_ingested(
-    declare, tmp_path, exclude, told
-):
-    """Those of another network."""
+def test_warm_start_weights_of_another_network_are_reported_before_ingestion(declare, tmp_path, exclude, message):
     import tensorflow as tf
 
     checkpoint = tf.train.Checkpoint(model=tf.Variable([1.0], name="other")).write(str(tmp_path / "weights"))
     file = declare(trainer=f"model: mnist_cnn, warm_start: {{checkpoint: {checkpoint}, exclude: {exclude}}}")
     workdir = Workdir(tmp_path / "runs")
-    assert told in workdir.run(file, code=4, dry_run=True)
+    assert message in workdir.run(file, code=4, dry_run=True)
     assert not (workdir.path / "tried" / "artifacts").exists()
 
 
 @pytest.mark.parametrize(
-    ("verb", "begins", "told", "offers"),
+    ("verb", "begins", "message", "offers"),
     [
         (
             ["validate", "--deep"],
@@ -73,34 +70,36 @@ def test_weights_that_a_network_of_ours_cannot_begin_with_are_told_before_anythi
     ],
     ids=["dry run", "estimate"],
 )
-def test_it_has_a_deadline(fresh_tasks, declare, capsys, monkeypatch, verb, begins, told, offers):
+def test_a_dry_run_and_an_estimate_have_a_deadline(
+    fresh_tasks, declare, capsys, monkeypatch, verb, begins, message, offers
+):
     monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
     assert main([*verb, declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
-    said = capsys.readouterr()
-    assert said.err.startswith(begins)
-    assert told in said.err
-    assert ("--no-dry-run" in said.err) is offers
-    assert "ok" not in said.out
+    output = capsys.readouterr()
+    assert output.err.startswith(begins)
+    assert message in output.err
+    assert ("--no-dry-run" in output.err) is offers
+    assert "ok" not in output.out
 
 
 @pytest.mark.long
-def test_an_endless_loop_is_named_long_before_the_deadline(deep, tmp_path):
+def test_an_endless_loop_is_reported_long_before_the_deadline(deep, tmp_path):
     begun = time.monotonic()
-    # A short limit of a training's is none of the trial, which starts TensorFlow.
-    said = deep(4, "trainer.stall_timeout=10", line="while True: pass").err
-    assert "; your code was at work:\n" in said
-    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
+    # A training's short limit does not apply to the dry run, which starts TensorFlow.
+    stderr = deep(4, "trainer.stall_timeout=10", line="while True: pass").err
+    assert "; your code was at work:\n" in stderr
+    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in stderr
     assert 55 < time.monotonic() - begun < 290
 
 
 @pytest.mark.long
-def test_a_thread_that_is_left_at_work_is_not_waited_for(declare):
+def test_a_thread_that_is_left_running_is_not_waited_for(declare):
     from tfx_estimator.pipeline.run import dry_run
 
     left = "import threading; threading.Thread(target=__import__('time').sleep, args=(600,)).start()"
     with dry_run.begin(load(declare(left))) as trial:
         tried = trial.wait()
-        # Its process is there still.
+        # Its process is still running.
         assert trial._process.code is None
     assert len(tried.parts) == 3
     assert trial._process.code is not None
@@ -113,26 +112,26 @@ BREAKS = {
     "sys.exit('enough')": "failed: SystemExit: enough",
     "params['absent']": "failed: KeyError: 'absent'",
     "features['image'] = tf.reshape(features['image'], [128, 784])": "failed: ValueError",
-    # Not before the graph runs.
+    # Fails only when the graph runs.
     "features['image'] = tf.gather(features['image'], labels + 900)": "failed: InvalidArgumentError: ",
 }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("line", BREAKS)
-def test_code_that_breaks_or_ends_the_process_is_told_with_its_line(deep, tmp_path, line):
-    said = deep(4, line=line).err
-    assert BREAKS[line] in said
-    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
-    # Of the stack, the user's lines alone.
-    assert "site-packages" not in said
+def test_code_that_fails_or_ends_the_process_is_reported_with_its_line(deep, tmp_path, line):
+    stderr = deep(4, line=line).err
+    assert BREAKS[line] in stderr
+    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in stderr
+    # Of the stack, only the user's lines are shown.
+    assert "site-packages" not in stderr
 
 
 PREPROCESSED = 'transform: {preprocessing_fn: "own_preprocessing:scaled"}\n'
 
 
 @pytest.mark.unit
-def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
+def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, tmp_path):
     from tfx_estimator.pipeline.run.dry_run import Memory
 
     def memory(*overrides: str) -> Memory:
@@ -143,7 +142,7 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     assert not memory().knows()
     memory().remember()
     assert memory().knows()
-    # What trains longer is the same code; under several replicas XLA may not compile it, nor they share its batches.
+    # Longer training is the same code; under several replicas XLA may not compile it, nor the batches be divisible.
     assert memory("trainer.train_epochs=9", "trainer.seed=3", "data.splits.train='train[:50%]'").knows()
     memory("trainer.params.rate=0.1").remember()
     assert memory("trainer.params.rate=0.2").knows()
@@ -160,7 +159,7 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     memory().remember()
     declare(more=PREPROCESSED, own_preprocessing="# Told.\ndef scaled(inputs):\n    '''Scales.'''\n    return inputs\n")
     assert memory().knows()
-    # Nothing of these is the user's.
+    # None of this is the user's code.
     built_in = ("trainer.model=mnist_cnn", "transform.preprocessing_fn=null")
     assert memory(*built_in).knows()
     for part in ("index", "data-00000-of-00001"):
@@ -180,14 +179,14 @@ def test_a_dry_run_ends_with_its_context(fresh_tasks, declare):
 
     with dry_run.begin(load(declare())):
         assert running()
-        # In the folder that the next run sweeps, should this one be killed.
+        # In the folder that the next run cleans up if this one is killed.
         assert os.listdir(os.environ["TMPDIR"]) == [f"tfx-estimator-{os.getuid()}"]
     assert not running()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(fresh_tasks, declare, tmp_path, times):
+def test_a_crash_of_native_code_is_retried_and_not_blamed_on_the_user(fresh_tasks, declare, tmp_path, times):
     import psutil
 
     from tfx_estimator.pipeline.run import dry_run
@@ -202,7 +201,7 @@ def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(fresh_ta
         seen: set[int] = set()
         while len(seen) < times:
             found = [each.pid for each in psutil.Process().children(recursive=True) if "dry_run-0" in line(each)]
-            # The keeper's child: it is there at once, and imports TensorFlow for seconds.
+            # The keeper's child exists at once, and imports TensorFlow for seconds.
             if len(found) > 1 and found[-1] not in seen:
                 seen.add(found[-1])
                 os.kill(found[-1], signal.SIGSEGV)
@@ -214,8 +213,8 @@ def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(fresh_ta
         if times == 1:
             assert trial.wait().parts
         else:
-            said = "was killed by SIGSEGV, and no line of your code was at work"
-            with pytest.raises(dry_run.InconclusiveError, match=said) as told:
+            message = "was killed by SIGSEGV, and no line of your code was at work"
+            with pytest.raises(dry_run.InconclusiveError, match=message) as raised:
                 trial.wait()
-            assert told.value.todo.endswith(f"or see {tmp_path / 'logs' / 'dry_run-0.attempt-2.log'}")
+            assert raised.value.todo.endswith(f"or see {tmp_path / 'logs' / 'dry_run-0.attempt-2.log'}")
         crasher.join(10)

@@ -1,4 +1,4 @@
-"""Foreign errors in the project's words."""
+"""Errors of libraries and user code, explained as PipelineError."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.run.explain import explain
 pytestmark = pytest.mark.unit
 
 
-def test_the_projects_own_error_is_found_behind_what_others_made_of_it():
+def test_the_projects_own_error_is_found_as_the_cause_of_another():
     ours = errors.DamagedDataError("train.gz is truncated")
     beams = RuntimeError("[while running 'Write']")
     beams.__cause__ = ours
@@ -23,30 +23,30 @@ def test_the_projects_own_error_is_found_behind_what_others_made_of_it():
 
 
 def test_a_library_error_names_the_component_and_the_log():
-    told = explain(KeyError("x"), "Transform", "run.log")
-    assert isinstance(told, errors.PipelineError)
-    assert str(told).startswith("component Transform failed: KeyError: 'x'\n  expected:")
-    assert str(told).endswith("see run.log")
+    error = explain(KeyError("x"), "Transform", "run.log")
+    assert isinstance(error, errors.PipelineError)
+    assert str(error).startswith("component Transform failed: KeyError: 'x'\n  expected:")
+    assert str(error).endswith("see run.log")
 
 
 def test_long_and_binary_texts_are_shortened():
-    told = str(explain(ValueError("\x00\x01" * 5000), "Evaluator", "run.log"))
-    assert len(told) < 900
-    assert "\x00" not in told
-    assert "the log has all" in told
+    message = str(explain(ValueError("\x00\x01" * 5000), "Evaluator", "run.log"))
+    assert len(message) < 900
+    assert "\x00" not in message
+    assert "the log has all" in message
 
 
-def test_an_error_in_the_users_code_is_told_with_its_line(tmp_path: Path):
+def test_an_error_in_the_users_code_is_reported_with_its_line(tmp_path: Path):
     path = tmp_path / "own_preprocessing.py"
     path.write_text("def preprocessing_fn(inputs):\n    raise ValueError('my own mistake')\n")
     with pytest.raises(ValueError, match="my own mistake") as raised:
         runpy.run_path(str(path))["preprocessing_fn"]({})
-    # Without this test's own frame, which is not a library's either.
+    # Without this test's frame, which would count as user code.
     error = raised.value.with_traceback(raised.value.__traceback__.tb_next)
-    told = explain(error, "Transform", "run.log")
-    assert isinstance(told, errors.UserCodeError)
-    assert "my own mistake" in str(told)
-    assert f'File "{path}", line 2, in preprocessing_fn' in str(told)
+    explained = explain(error, "Transform", "run.log")
+    assert isinstance(explained, errors.UserCodeError)
+    assert "my own mistake" in str(explained)
+    assert f'File "{path}", line 2, in preprocessing_fn' in str(explained)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_an_error_in_the_users_code_is_told_with_its_line(tmp_path: Path):
     ],
     ids=["python", "tensorflow", "database"],
 )
-def test_a_full_disk_is_named(monkeypatch, error):
+def test_a_full_disk_is_reported(monkeypatch, error):
     monkeypatch.setattr("tempfile.tempdir", "/tmp")
-    told = explain(error, "Transform", "/tmp/no-such-run/pipeline.log")
-    assert isinstance(told, errors.PipelineError)
-    assert told.what == "component Transform failed: the disk of /tmp is full"
-    assert "cache" in told.todo
+    explained = explain(error, "Transform", "/tmp/no-such-run/pipeline.log")
+    assert isinstance(explained, errors.PipelineError)
+    assert explained.what == "component Transform failed: the disk of /tmp is full"
+    assert "cache" in explained.todo

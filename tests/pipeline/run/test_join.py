@@ -1,4 +1,4 @@
-"""How a task finds the training of its cluster's chief."""
+"""Tasks that join the training of their cluster's chief."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TASKS = {"chief": ("a:1",), "worker": ("b:1",)}
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFolders:
-    """A work folder, with short deadlines."""
+    """A work folder; the deadlines of a join are shortened."""
     monkeypatch.setattr(join, "_BEAT_SECONDS", 0.05)
     monkeypatch.setattr(join, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(join, "_SILENT_SECONDS", 0.4)
@@ -55,7 +55,7 @@ def test_the_job_of_this_run_is_found_and_not_that_of_an_earlier_one(folders):
             join._find_job(Rendezvous(folders, {**TASKS, "ps": ("c:1",)}), folders, 0.2)
 
 
-def test_what_a_killed_chief_left_is_not_joined(folders):
+def test_the_training_of_a_killed_chief_is_not_joined(folders):
     meeting = Rendezvous(folders, TASKS)
     with meeting.leading():
         write_job(folders, "this")
@@ -65,7 +65,7 @@ def test_what_a_killed_chief_left_is_not_joined(folders):
         find(folders, 0.5)
 
 
-def test_a_chief_that_is_killed_meanwhile_is_noticed(folders, monkeypatch):
+def test_a_chief_that_is_killed_while_a_task_waits_is_noticed(folders, monkeypatch):
     meeting = Rendezvous(folders, TASKS)
 
     def begin() -> None:
@@ -79,7 +79,7 @@ def test_a_chief_that_is_killed_meanwhile_is_noticed(folders, monkeypatch):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_end_of_the_chiefs_run_without_a_training_is_that_of_the_others(folders, fails):
+def test_the_other_tasks_end_with_a_chief_that_does_not_train(folders, fails):
     def lead() -> None:
         with contextlib.suppress(ValueError), Rendezvous(folders, TASKS).leading():
             if fails:
@@ -99,7 +99,7 @@ def lost() -> TrainingError:
 
 @contextlib.contextmanager
 def started_again(folders: PipelineFolders, first: Callable[[], TfxEstimatorError], pause: float) -> Iterator[None]:
-    """A chief of which a first run ends so, and another has a training until this one is left."""
+    """Runs a chief whose first run raises `first()`; its second run trains until the context exits."""
     left = threading.Event()
 
     def lead() -> None:
@@ -120,12 +120,12 @@ def started_again(folders: PipelineFolders, first: Callable[[], TfxEstimatorErro
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_chief_that_is_started_again_is_waited_for(folders, monkeypatch, stopped):
+def test_a_chief_that_restarts_is_waited_for(folders, monkeypatch, stopped):
     monkeypatch.setenv(RETRYABLE, "138")
 
     def first() -> TfxEstimatorError:
         time.sleep(0.1)
-        # By the code of a signal, which an operator starts again as well.
+        # With a signal's exit code, on which an operator restarts a pod as well.
         return StoppedError("training was ended by SIGTERM", exit_code=143) if stopped else lost()
 
     with started_again(folders, first, 0.3):
@@ -138,11 +138,11 @@ def test_a_chief_that_is_started_again_is_waited_for(folders, monkeypatch, stopp
         (Event.STARTED, False, "again"),
         (Event.RUNNING, False, "again"),
         (Event.NOTICED, False, "this"),
-        # It began in the chief's life before, whatever it said since.
+        # It started under an earlier run of the chief, whatever events it wrote since.
         (Event.STARTED, True, "this"),
     ],
 )
-def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, event, earlier, expected):
+def test_a_training_that_lost_this_synchronous_task_is_not_joined_again(folders, monkeypatch, event, earlier, expected):
     monkeypatch.setenv(RETRYABLE, "138")
     written = threading.Event()
 
@@ -158,13 +158,13 @@ def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, e
 
     with started_again(folders, first, 0.1):
         written.wait(5)
-        # An evaluator and a parameter server are, and so is a task in step that its cluster still waits for.
+        # An evaluator and a parameter server join; so does a synchronous task that its cluster still waits for.
         assert Path(find(folders)).parents[1].name == "this"
         assert Path(find(folders, in_step="worker-0")).parents[1].name == expected
 
 
-def test_a_training_that_has_ended_before_it_is_joined_is_not_missed(folders, monkeypatch):
-    # As of a parameter server that is started again so late that the chief has published.
+def test_a_training_that_ended_before_the_join_leaves_nothing_to_train(folders, monkeypatch):
+    # For example, a parameter server that restarts after the chief has published.
     loaded = load("digits", ["trainer.distribution={train: {strategy: parameter_server, workers: 1, ps: 1}}"])
     place = tf_config.read('{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}')
     gone = iter([os.path.join(folders.root, "Trainer", "training", "this", "logs", "job-chief-0.json"), None])

@@ -1,4 +1,4 @@
-"""What a run's results are, as ML Metadata holds them."""
+"""The results of a run, read from ML Metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def warned(tmp_path):
-    """Has TfdsExampleGen make examples of some classes, one execution after another; returns what the last is told."""
+    """Records one TfdsExampleGen execution per list of classes; returns the warnings of the last one."""
     from ml_metadata.proto import metadata_store_pb2 as mlmd
     from tfx.orchestration import metadata
 
@@ -45,32 +45,32 @@ def warned(tmp_path):
     return run
 
 
-def test_it_is_told_once_that_the_order_of_the_classes_changed(warned):
+def test_a_changed_order_of_the_classes_is_warned_of_once(warned):
     before, now = ["0", "1", "10", "2"], ["0", "1", "2", "10"]
-    (told,) = warned(before, now)
-    assert "label 2 is '2', and was '10'" in told
+    (warning,) = warned(before, now)
+    assert "label 2 is '2', and was '10'" in warning
     assert warned(before, now, state="cached") == warned(before, now, now) == warned(now) == []
-    # Classes may come and go.
+    # Added or removed classes cause no warning.
     assert warned(["a", "c"], ["a", "b", "c"]) == []
 
 
-def test_what_a_service_tells_of_its_artifacts_is_what_ml_metadata_holds_of_them():
+def test_artifacts_reported_by_a_service_give_the_same_results_as_ml_metadata():
     from google.protobuf import json_format
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 
     from tfx_estimator.pipeline.report.artifacts import outputs_from_json
     from tfx_estimator.pipeline.run.results import add_outputs
 
-    # Its type has a version as well, which is a number.
-    told = {"dataset": "numbers", "version": "1.0.0", "label_names": '["0", "1"]', "num_examples_eval": 30}
-    examples = artifact("Examples", "gs://bucket/examples", **told)
+    # The artifact type has a `version` too, which is a number.
+    properties = {"dataset": "numbers", "version": "1.0.0", "label_names": '["0", "1"]', "num_examples_eval": 30}
+    examples = artifact("Examples", "gs://bucket/examples", **properties)
     examples.split_names = '["train", "eval"]'
     pushed = artifact("PushedModel", pushed=1, pushed_destination="gs://bucket/serving/1")
-    told = {
+    outputs = {
         node: {name: json_format.MessageToDict(kubeflow_v2_entrypoint_utils.to_runtime_artifact(made, {}))}
         for node, name, made in (("TfdsExampleGen", "examples", examples), ("Pusher", "pushed_model", pushed))
     }
-    add_outputs(results := Summary("d.yaml"), outputs_from_json(told))
+    add_outputs(results := Summary("d.yaml"), outputs_from_json(outputs))
     assert (results.dataset, results.label_names, results.evaluated_split) == ("numbers 1.0.0", ("0", "1"), "eval")
     assert results.examples == {"train": 0, "eval": 30}
     assert results.pushed == "gs://bucket/serving/1"

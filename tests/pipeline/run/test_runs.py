@@ -1,4 +1,4 @@
-"""The runs of a work folder, listed and removed: what is kept, what the next one takes, a removal that is killed."""
+"""`runs` and `runs rm`: which runs are listed, removed or kept, and removals that are killed."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Work:
         self._count = 0
 
     def run(self, **summary: Any) -> str:
-        """Runs it, and leaves what a run leaves; returns its folder of logs."""
-        heard = making.run(self.folders, self.word)
+        """Runs the pipeline and writes the files that a run leaves; returns its log folder."""
+        listener = making.run(self.folders, self.word)
         self._count += 1
         logs = Path(self.folders.logs) / f"2026112{self._count}-120000"
         (logs / "dry_run").mkdir(parents=True)
         (logs / "dry_run" / "log.txt").write_text("tried")
         (logs / "pipeline.log").write_text("logged")
         (logs / "declaration.yaml").write_text("name: mine\n")
-        components = [vars(each) for each in heard.runs.values()]
+        components = [vars(each) for each in listener.runs.values()]
         summary = {"started": f"2026-11-2{self._count}T12:00:00+00:00", "components": components, **summary}
         (logs / "summary.json").write_text(json.dumps(summary))
         return str(logs)
 
     def push(self, to: str) -> str:
-        """Runs it, and notes that its Pusher ran as well; returns its folder of logs."""
+        """Like `run`, with a Pusher in the summary; returns the log folder."""
         logs = self.run(pushed=to)
         summary = json.loads(Path(logs, "summary.json").read_text())
         summary["components"].append(
@@ -64,7 +64,7 @@ class Work:
         return [each.state for each in making.run(self.folders, self.word).runs.values()]
 
     def artifacts(self) -> dict[Path, int]:
-        """What ML Metadata says of each that it knows."""
+        """Returns the state in ML Metadata of each artifact, by URI."""
         return {Path(each.uri): each.state for each in making.artifacts(self.folders.metadata)}
 
     def listed(self) -> list[str]:
@@ -76,7 +76,7 @@ def work(tmp_path: Path) -> Work:
     return Work(tmp_path)
 
 
-def test_what_another_run_has_taken_stays_and_the_rest_is_made_anew(work) -> None:
+def test_artifacts_that_another_run_uses_stay_and_removed_ones_are_recreated(work) -> None:
     first, second = work.run(), work.run()
     assert main(["runs", "rm", first]) == 0
     assert work.listed() == [second]
@@ -97,7 +97,7 @@ def test_what_another_run_has_taken_stays_and_the_rest_is_made_anew(work) -> Non
     assert work.states() == ["cached", "cached"]
 
 
-def test_a_removed_run_is_not_found_in_the_cache_where_its_files_are_still_there(work, monkeypatch) -> None:
+def test_a_removed_run_is_not_cached_even_if_its_files_remain(work, monkeypatch) -> None:
     logs = work.run()
     monkeypatch.setattr(removal, "_is_inside", lambda *_: False)
     assert main(["runs", "rm", logs]) == 0
@@ -106,7 +106,7 @@ def test_a_removed_run_is_not_found_in_the_cache_where_its_files_are_still_there
 
 
 class Killed(BaseException):
-    """In the place of SIGKILL."""
+    """Raised in place of SIGKILL."""
 
 
 STEPS = (
@@ -116,7 +116,7 @@ STEPS = (
 
 
 class Counter:
-    """Lets so many steps be done."""
+    """Raises Killed after a number of steps."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -131,7 +131,7 @@ class Counter:
         return do
 
 
-def test_a_removal_that_is_killed_at_any_point_can_be_done_again(work, tmp_path, monkeypatch) -> None:
+def test_a_removal_that_is_killed_at_any_point_can_be_repeated(work, tmp_path, monkeypatch) -> None:
     first = work.run()
     work.word = tmp_path / "other"
     work.word.write_text("other")
@@ -196,9 +196,9 @@ def test_all_runs_are_removed_that_nothing_needs(work, tmp_path, monkeypatch, ca
     assert len(work.listed()) == 4
     capsys.readouterr()
     assert main(["runs", "rm", "--unneeded"]) == 0
-    *removed, told = capsys.readouterr().out.splitlines()
+    *removed, total = capsys.readouterr().out.splitlines()
     assert removed == [first, last]
-    assert told.startswith(f"removed 2 of {work.folders.home}: ")
+    assert total.startswith(f"removed 2 of {work.folders.home}: ")
     assert sorted(work.listed()) == [pushed, os.path.join(work.folders.logs, "linked")]
     assert (outside / "declaration.yaml").exists()
     assert all((each / "word").read_text() == "said" for each in work.artifacts())
@@ -253,7 +253,7 @@ def test_no_link_leads_out_of_the_work_folder(work, tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize("named", ["runs/mine", "runs/mine/logs", "runs/none/logs/20261121-120000", "word"])
-def test_what_is_no_run_is_not_removed(work, tmp_path, monkeypatch, capsys, named) -> None:
+def test_a_folder_that_is_not_a_run_is_not_removed(work, tmp_path, monkeypatch, capsys, named) -> None:
     logs = work.run()
     monkeypatch.chdir(tmp_path)
     assert main(["runs", "rm", logs, named]) == 2
@@ -261,16 +261,16 @@ def test_what_is_no_run_is_not_removed(work, tmp_path, monkeypatch, capsys, name
     assert work.listed() == [logs]
 
 
-def test_nothing_is_removed_beside_a_run(work) -> None:
+def test_nothing_is_removed_while_a_run_uses_the_folder(work) -> None:
     logs = work.run()
     with only_run(work.folders), pytest.raises(PipelineError, match="another run is using"):
         removal.remove([logs])
     assert work.listed() == [logs]
 
 
-def test_runs_are_listed_with_what_they_came_to_and_take(work, capsys) -> None:
-    told = {"versions": {"stack": "tfx1.21: TFX"}, "state": "succeeded", "accuracy": 0.98765, "blessed": True}
-    first, second = work.run(**told), work.run(state="failed")
+def test_runs_are_listed_with_their_results_and_sizes(work, capsys) -> None:
+    summary = {"versions": {"stack": "tfx1.21: TFX"}, "state": "succeeded", "accuracy": 0.98765, "blessed": True}
+    first, second = work.run(**summary), work.run(state="failed")
     Path(second, "summary.json").write_text("{")
     (Path(work.folders.root) / "Making" / "model" / "1" / "large").write_bytes(os.urandom(3 << 20))
     assert main(["runs", work.folders.workdir, "--json"]) == 0

@@ -1,4 +1,4 @@
-"""What a run leaves, however it ends: its summary, and its report."""
+"""The summary and the report that a run writes, however it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written(tmp_path, error: BaseException | None = None, **fields: object) -> d
     return json.loads((tmp_path / "summary.json").read_text())
 
 
-def test_a_run_that_succeeded_has_no_error_and_what_is_no_number_is_null(tmp_path):
+def test_the_summary_of_a_successful_run_has_no_error_and_null_for_nan(tmp_path):
     left = written(tmp_path, loss=float("nan"), warnings=[Warned("Trainer", "half as large")])
     assert (left["name"], left["source"], left["state"], left["exit_code"]) == ("digits", "my.yaml", "succeeded", 0)
     assert left["error"] is left["loss"] is None
@@ -49,7 +49,7 @@ def test_a_run_that_succeeded_has_no_error_and_what_is_no_number_is_null(tmp_pat
         (OSError(28, "No space left on device"), "failed", 1),
     ],
 )
-def test_a_run_that_did_not_succeed_tells_how_it_ended(tmp_path, error, state, code):
+def test_the_summary_of_an_unsuccessful_run_has_its_state_and_error(tmp_path, error, state, code):
     left = written(tmp_path, error, components=[NodeRun("Trainer", "failed", 1.0, None)])
     assert (left["state"], left["exit_code"], left["error"]["type"]) == (state, code, type(error).__name__)
     assert left["components"] == [
@@ -76,7 +76,7 @@ def interrupt(context: contextlib.AbstractContextManager) -> None:
         signal.pause()
 
 
-def test_a_second_interruption_does_not_lose_it(tmp_path, view):
+def test_a_second_interruption_does_not_lose_the_summary(tmp_path, view):
     before, read = [signal.getsignal(number) for number in signals.NUMBERS], []
 
     def collect() -> None:
@@ -87,13 +87,13 @@ def test_a_second_interruption_does_not_lose_it(tmp_path, view):
     with pytest.raises(signals.SignalledError):
         interrupt(recorded(Summary("mine.yaml", "mine"), view, str(tmp_path), prints=False, collect=collect))
     assert read == [1]
-    told = left(tmp_path)
-    assert (told["state"], told["exit_code"]) == ("interrupted", 130)
-    assert [each["node"] for each in told["components"]] == ["CsvExampleGen"]
+    summary = left(tmp_path)
+    assert (summary["state"], summary["exit_code"]) == ("interrupted", 130)
+    assert [each["node"] for each in summary["components"]] == ["CsvExampleGen"]
     assert [signal.getsignal(number) for number in signals.NUMBERS] == before
 
 
-def test_what_cannot_be_read_hides_nothing(tmp_path, view):
+def test_results_that_cannot_be_read_do_not_hide_the_error(tmp_path, view):
     view.node_ended(NodeRun("CsvExampleGen", "ran", 1.0, 3))
     with (
         pytest.raises(ValueError, match="it broke"),
@@ -104,11 +104,11 @@ def test_what_cannot_be_read_hides_nothing(tmp_path, view):
 
 
 @pytest.mark.parametrize(
-    ("noted", "told"),
+    ("noted", "expected"),
     [("here", True), ("gs://bucket/training/a-5", True), ("", False), ("moved/a-5", False)],
     ids=["here", "stored", "published", "moved"],
 )
-def test_where_a_training_has_left_its_things_is_told_by_the_run_that_it_is_of(tmp_path, view, noted, told):
+def test_the_training_folder_is_recorded_only_by_the_run_that_trained_in_it(tmp_path, view, noted, expected):
     noted = str(tmp_path) if noted == "here" else noted
     with scratch.used():
         scratch.note(scratch.TRAINING_FOLDER, str(tmp_path))
@@ -118,22 +118,22 @@ def test_where_a_training_has_left_its_things_is_told_by_the_run_that_it_is_of(t
         with contextlib.suppress(ValueError), recorded(Summary("mine.yaml"), view, str(tmp_path), prints=False):
             scratch.note(scratch.TRAINING_FOLDER, noted)
             raise ValueError("later")
-        assert left(tmp_path)["training_folder"] == (noted if told else None)
+        assert left(tmp_path)["training_folder"] == (noted if expected else None)
 
 
-def test_a_model_that_had_to_be_blessed_is_a_failure_there_too(tmp_path, view):
+def test_a_model_that_must_be_blessed_and_is_not_fails_the_summary_too(tmp_path, view):
     results = Summary("mine.yaml", blessed=False, reasons=["accuracy is 0.1"])
     with (
         pytest.raises(errors.NotBlessedError, match=r"accuracy is 0\.1"),
         recorded(results, view, str(tmp_path), False),
     ):
         results.check_blessed()
-    told = left(tmp_path)
-    assert (told["state"], told["exit_code"], told["error"]["type"]) == ("failed", 7, "NotBlessedError")
+    summary = left(tmp_path)
+    assert (summary["state"], summary["exit_code"], summary["error"]["type"]) == ("failed", 7, "NotBlessedError")
 
 
 def leave(logs, error: BaseException | None = None) -> str:
-    """Ends a run in a folder of logs, and returns what was printed."""
+    """Ends a run in a log folder; returns its terminal output."""
     results, terminal = Summary("own.yaml"), io.StringIO()
     with reported(results, View(make_console(terminal)), str(logs)):
         results.end(error)
@@ -142,8 +142,8 @@ def leave(logs, error: BaseException | None = None) -> str:
 
 
 def test_a_report_that_cannot_be_made_is_a_warning_on_the_terminal_and_in_the_summary(tmp_path):
-    said = leave(tmp_path)  # there is no declaration.yaml
-    assert "warning  report: it could not be made: FileNotFoundError" in said
+    output = leave(tmp_path)  # there is no declaration.yaml
+    assert "warning  report: it could not be made: FileNotFoundError" in output
     left = json.loads((tmp_path / "summary.json").read_text())
     assert (left["state"], left["exit_code"]) == ("succeeded", 0)
     assert [each["component"] for each in left["warnings"]] == ["report"]
@@ -152,11 +152,11 @@ def test_a_report_that_cannot_be_made_is_a_warning_on_the_terminal_and_in_the_su
 @pytest.mark.parametrize(
     ("error", "there"), [(None, True), (errors.DataNotFoundError("no mnits"), True), (KeyboardInterrupt(), False)]
 )
-def test_a_run_leaves_its_report_however_it_ends_but_when_it_is_interrupted(tmp_path, error, there):
+def test_a_run_writes_its_report_unless_it_is_interrupted(tmp_path, error, there):
     (tmp_path / "declaration.yaml").write_text("name: own  # own.yaml:1\n")
-    said = leave(tmp_path, error)
+    output = leave(tmp_path, error)
     page = tmp_path / "report.html"
     assert page.exists() == there
-    assert said == (f"report        {page}\n" if there else "")
+    assert output == (f"report        {page}\n" if there else "")
     if error and there:
         assert "no mnits" in page.read_text()

@@ -1,4 +1,4 @@
-"""The results as a person sees them."""
+"""The table of results on the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shown(summary: Summary) -> str:
     return file.getvalue()
 
 
-def test_labels_are_named_and_in_order():
+def test_slices_by_label_are_named_and_ordered():
     values = {"10": (0.5, 1), "9": (1.0, 2), "0": (0.25, 3)}
     names = tuple(f"class{index}" for index in range(11))
     assert _by_slice("label", values, names) == "class0 0.250, class9 1.000, class10 0.500"
@@ -40,7 +40,7 @@ FACTS = {"first_step": 0.0, "last_step": 60.0, "train_seconds": 9.0, "extra_step
         ({"exported": "step 40: the best accuracy"}, "exported      step 40: the best accuracy"),
         ({"blessed": True, "baseline_dropped": "gone"}, "baseline      none: gone\nblessed       yes"),
         ({"model_run": "/my runs/it's/6"}, "TensorBoard   tensorboard --logdir " + shlex.quote("/my runs/it's/6")),
-        # What restarts tell is not told again.
+        # A restart is not repeated as a warning.
         (
             {
                 "warnings": [Warned("Trainer", RESTART), Warned("Trainer", "differs by 3.0 %")],
@@ -52,7 +52,7 @@ FACTS = {"first_step": 0.0, "last_step": 60.0, "train_seconds": 9.0, "extra_step
             {"accuracy": 0.5, "evaluated": 10, "metrics": GAINED},
             "accuracy      0.5000 (+0.0013 against the latest blessed model) on 10 examples\nmetrics       own_diff 3",
         ),
-        # Those done twice, and those that changed nothing.
+        # Steps trained twice, and steps skipped.
         (
             {"training": FACTS},
             "training      steps 0 to 60 (2 more than declared) in 9 s (process start and export included), "
@@ -61,16 +61,16 @@ FACTS = {"first_step": 0.0, "last_step": 60.0, "train_seconds": 9.0, "extra_step
     ],
     ids=lambda each: "-".join(each) if isinstance(each, dict) else "",
 )
-def test_each_fact_has_a_line_where_there_is_one(fields, line):
+def test_each_result_has_a_line_if_it_is_known(fields, line):
     assert f"\n{line}\n" in shown(Summary("own.yaml", **fields))
     assert line not in shown(Summary("own.yaml"))
 
 
-def test_what_is_empty_has_no_line():
+def test_an_empty_result_has_no_line():
     assert not [line for line in shown(Summary("own.yaml")).splitlines() if line and not line[14:].strip()]
 
 
-def test_all_metrics_are_shown_and_each_once():
+def test_each_metric_is_shown_once():
     metrics = {
         "sparse_categorical_accuracy": 0.5,
         "sparse_categorical_crossentropy": 1.25,
@@ -84,7 +84,7 @@ def test_all_metrics_are_shown_and_each_once():
     assert "metrics       sparse_top_k_categorical_accuracy 0.8750, true_positives 7, calibration nan\n" in text
 
 
-def test_names_can_neither_give_orders_to_a_terminal_nor_write_lines_of_their_own():
+def test_names_are_escaped_on_the_terminal():
     text = shown(
         Summary(
             "own.yaml",
@@ -111,10 +111,10 @@ def test_the_summary_of_each_profile_is_printed_with_its_folder(tmp_path):
     assert f"{gone} (deleted since)\n" in text
 
 
-def test_the_values_that_were_used_are_told():
+def test_the_tuned_values_are_printed():
     trial = {"status": "completed", "metrics": {}, "steps": 50, "seconds": 9.0, "reason": "", "parent": None}
     values = {"trainer.optimizer.learning_rate": 0.0073912, "trainer.optimizer.name": "adam"}
-    found = {
+    tuning = {
         "objective": {"metric": "accuracy", "mode": "max"},
         "best": 2,
         "trials": [
@@ -122,6 +122,6 @@ def test_the_values_that_were_used_are_told():
             {**trial, "number": 2, "values": values, "score": 0.95},
         ],
     }
-    text = shown(Summary("own.yaml", tuning=found))
-    said = "learning_rate 0.007391, optimizer.name adam: accuracy 0.9500, trial 2 of 2, 1 of which failed"
-    assert f"tuned         {said}\n" in text
+    text = shown(Summary("own.yaml", tuning=tuning))
+    best = "learning_rate 0.007391, optimizer.name adam: accuracy 0.9500, trial 2 of 2, 1 of which failed"
+    assert f"tuned         {best}\n" in text

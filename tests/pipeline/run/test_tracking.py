@@ -1,4 +1,4 @@
-"""What of a run is written to MLflow, and what becomes of the run where that fails; no client is needed."""
+"""What a run writes to MLflow, and how it ends if that fails; no MLflow client is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.run.view import View
 pytestmark = pytest.mark.unit
 
 
-def test_metrics_are_the_summarys_and_the_curves():
+def test_metrics_come_from_the_summary_and_the_curves():
     summary = {
         "accuracy": 0.5,
         "loss": None,
@@ -47,7 +47,7 @@ def test_metrics_are_the_summarys_and_the_curves():
         ("train/global_step_sec", 5.0, 1, 100.5),
         ("eval_a/loss", 1.5, 2, 102.25),
     ]
-    # Of a run that came to nothing.
+    # A run without results.
     assert list(tracking.metrics_of({"seconds": 0.5, "components": ()}, {})) == [("run/seconds", 0.5, 0, None)]
 
 
@@ -84,32 +84,32 @@ def test_a_password_in_the_address_is_refused_and_not_shown(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("program", "message"),
     [
         ("import time; time.sleep(60)", "it took longer than 1 s"),
         ("sys.exit(3)", "its client ended with exit code 3"),
         ("open(sys.argv[3], 'w').write('{\"error\": \"E: no server\"}')", "E: no server"),
     ],
 )
-def test_a_server_that_fails_or_hangs_leaves_a_warning(tmp_path: Path, monkeypatch, program, words):
+def test_a_server_that_fails_or_hangs_causes_a_warning(tmp_path: Path, monkeypatch, program, message):
     monkeypatch.setattr(tracking, "_PROGRAM", f"import sys; {program}")
     out, results = io.StringIO(), Summary("own.yaml")
     view = View(make_console(out))
     begun = time.monotonic()
-    # What was declared had ended well.
+    # The pipeline itself succeeded.
     with tracking.tracked("http://127.0.0.1:9", results, view, str(tmp_path), seconds=1):
         results.end()
     view.close()
     assert time.monotonic() - begun < 15
     assert results.exit_code == 0
-    assert words in out.getvalue()
-    told = json.loads((tmp_path / "summary.json").read_text())
-    assert told["state"] == "succeeded"
-    assert [each["component"] for each in told["warnings"]] == ["tracking"]
-    assert words in told["warnings"][0]["text"]
+    assert message in out.getvalue()
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["state"] == "succeeded"
+    assert [each["component"] for each in summary["warnings"]] == ["tracking"]
+    assert message in summary["warnings"][0]["text"]
 
 
-# In the place of MLflow: it notes in a file what the run has become, and its artifacts fail, or hang.
+# Stands in for MLflow: writes the run's status to a file; logging an artifact fails or hangs.
 CLIENT = """\
 import json, time
 from types import SimpleNamespace
@@ -134,17 +134,17 @@ class MlflowClient:
         self._note(**{key: value})
     def set_terminated(self, made, status, ended):
         self._note(status=status)
-    def _note(self, **said):
-        self.run.update(said)
+    def _note(self, **fields):
+        self.run.update(fields)
         open(self.path, "w").write(json.dumps(self.run))
 """
 
 
 @pytest.mark.parametrize(
-    ("artifact", "words"),
+    ("artifact", "message"),
     [("raise OSError('it is full')", "OSError: it is full"), ("time.sleep(60)", "longer than 6 s")],
 )
-def test_a_run_that_could_not_be_written_wholly_is_failed_there(tmp_path: Path, monkeypatch, artifact, words):
+def test_a_run_that_is_written_incompletely_is_marked_failed_in_mlflow(tmp_path: Path, monkeypatch, artifact, message):
     (tmp_path / "mlflow").mkdir()
     (tmp_path / "mlflow" / "__init__.py").write_text(CLIENT.replace("ARTIFACT", artifact))
     (tmp_path / "mlflow" / "entities.py").write_text("Metric = Param = lambda *args: args\n")
@@ -154,18 +154,18 @@ def test_a_run_that_could_not_be_written_wholly_is_failed_there(tmp_path: Path, 
     (logs / "declaration.yaml").write_text("name: own\n")
     Summary("own.yaml", name="own").write(str(logs / "summary.json"))
     begun = time.monotonic()
-    with pytest.raises(PipelineError, match=words):
+    with pytest.raises(PipelineError, match=message):
         tracking._write(str(tmp_path / "noted"), str(logs), 30)
     assert time.monotonic() - begun < 30
-    told = json.loads((tmp_path / "noted").read_text())
-    assert told["status"] == "FAILED"
-    assert words in told["not_written"]
+    status = json.loads((tmp_path / "noted").read_text())
+    assert status["status"] == "FAILED"
+    assert message in status["not_written"]
 
 
 @pytest.mark.parametrize(("state", "uri", "writes"), [(INTERRUPTED, "x", 0), (FAILED, "x", 1), (FAILED, None, 0)])
-def test_what_failed_is_written_and_what_was_interrupted_is_not(tmp_path, monkeypatch, state, uri, writes):
-    asked = []
-    monkeypatch.setattr(tracking, "_write", lambda *given: asked.append(given) or "there")
+def test_a_failed_run_is_written_and_an_interrupted_one_is_not(tmp_path, monkeypatch, state, uri, writes):
+    calls = []
+    monkeypatch.setattr(tracking, "_write", lambda *args: calls.append(args) or "there")
     results, view = Summary("own.yaml"), View(make_console(io.StringIO()))
 
     def run() -> None:
@@ -176,10 +176,10 @@ def test_what_failed_is_written_and_what_was_interrupted_is_not(tmp_path, monkey
     with pytest.raises(ValueError, match="it failed"):
         run()
     view.close()
-    assert len(asked) == writes
+    assert len(calls) == writes
 
 
-def test_a_run_that_could_not_be_written_down_is_refused_before_it_begins(monkeypatch, tmp_path):
+def test_tracking_without_an_mlflow_client_is_refused_before_the_run(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.chdir(tmp_path)
     tracking.check_client(load("digits").declaration)

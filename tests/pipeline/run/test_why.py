@@ -1,4 +1,4 @@
-"""Twenty changes, one at a time: which component runs again, and why. Drivers and caches are TFX's own."""
+"""Twenty changes, one at a time: which component reruns, and the reason shown. Drivers and caches are TFX's own."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ PREPARE = "def preprocessing_fn(inputs):\n    return inputs\n"
 NODES = ("TfdsExampleGen", "Transform", "Trainer", "Evaluator", "Pusher")
 
 
-class Heard:
-    """What a run told."""
+class Listener:
+    """Records the node runs of a pipeline, with reasons."""
 
     def __init__(self, why: Any) -> None:
         self.why, self.runs = why, []
@@ -62,7 +62,7 @@ class Heard:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A declaration, its modules and its data, and what a first run made of them."""
+    """A project folder: declaration, modules and data."""
     folder = tmp_path_factory.mktemp("why")
     for name, text in (("own.yaml", DECLARATION), ("networks.py", NETWORKS), ("prepare.py", PREPARE)):
         (folder / name).write_text(text)
@@ -81,7 +81,7 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 
     def writes(deployment: Any, node: str) -> Any:
-        """An executor's key is made of its specification, with the options of Beam in it."""
+        """Keeps the kind of spec: a cache key contains the executor's spec, Beam's options included."""
         spec = extract(deployment, node)
         by_beam = isinstance(spec, executable_spec_pb2.BeamExecutableSpec)
         plain = spec.python_executor_spec if by_beam else spec
@@ -102,18 +102,18 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
         logs = Path(folders.make_logs())
         (logs / "declaration.yaml").write_text(render(loaded.declaration.dict(), loaded.origins))
         pipeline = prepare(loaded, folders)
-        heard = Heard(Why(folders, loaded.declaration))
-        LocalRunner(heard, folders).run(pipeline)
+        listener = Listener(Why(folders, loaded.declaration))
+        LocalRunner(listener, folders).run(pipeline)
         (logs / "summary.json").write_text(
-            json.dumps({"components": [dataclasses.asdict(each) for each in heard.runs]})
+            json.dumps({"components": [dataclasses.asdict(each) for each in listener.runs]})
         )
-        return {each.node: each.reason for each in heard.runs if each.reason}
+        return {each.node: each.reason for each in listener.runs if each.reason}
 
     return start
 
 
 def write_data(folder: Path, seed: int = 0) -> None:
-    """Images by class, of two splits."""
+    """Writes images of two classes in two splits."""
     import tensorflow as tf
 
     draw = np.random.default_rng(seed)
@@ -136,7 +136,7 @@ def write_other() -> None:
 PREPARED = "prepare.py changed: preprocessing_fn()"
 PORTABLE = "beam.runner direct → portable; beam.environment_type none → LOOPBACK"
 MIRRORED = "trainer.distribution.train.devices.cpu none → 2; trainer.distribution.train.strategy one_device → mirrored"
-# One after another, each on top of those before: what is changed, and the component that says why it ran.
+# Cumulative changes: what changes, the first component that reruns, and its reason.
 CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
     ("trainer.optimizer.learning_rate=0.002", "Trainer", "trainer.optimizer.learning_rate 0.001 → 0.002"),
     ("trainer.train_steps=40", "Trainer", "trainer.train_steps 20 → 40"),
@@ -163,7 +163,7 @@ CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
 
 
 @pytest.mark.timeout(600)
-def test_the_reason_of_each_of_twenty_changes(run):
+def test_each_of_twenty_changes_has_its_reason(run):
     first = run()
     assert set(first.values()) == {"first run"}
     assert set(NODES) <= set(first)
@@ -179,10 +179,10 @@ def test_the_reason_of_each_of_twenty_changes(run):
         if not node:
             assert reasons == {}, change
             continue
-        # Beside it, what components before it made anew.
+        # It may also name new outputs of components upstream.
         assert reasons[node].partition("; new ")[0] == reason
         order = list(reasons)
-        # What comes before is cached, but for Transform, whose wheel TFX makes of all modules in a folder.
+        # Upstream is cached, except Transform: TFX packs all modules of the folder in its wheel.
         assert order[0] == node or (
             order[:2] == ["Transform", node] and "a module next to prepare.py" in reasons.values()
         )

@@ -1,4 +1,4 @@
-"""An executor that makes what its component would, without its work: for tests of what runs again, and why."""
+"""Executors that write outputs without doing the work, for tests of reruns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfx.dsl.components.base import base_beam_executor, base_executor
 
 
 class Writes(base_executor.BaseExecutor):
-    """Leaves a file in each output; each model is blessed and pushed."""
+    """Writes a file to each output; each model is blessed."""
 
     def Do(self, input_dict: dict[str, Any], output_dict: dict[str, Any], exec_properties: dict[str, Any]) -> None:
         for name, artifacts in output_dict.items():
@@ -22,6 +22,6 @@ class Writes(base_executor.BaseExecutor):
 
 
 class WritesByBeam(base_beam_executor.BaseBeamExecutor):
-    """The same for a component whose key has the options of Beam."""
+    """The same for a Beam component, whose cache key has Beam's options."""
 
     Do = Writes.Do

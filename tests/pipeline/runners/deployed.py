@@ -1,4 +1,4 @@
-"""Declarations that are to be deployed, and what a step of a compiled pipeline would read."""
+"""Declarations to deploy, and the steps of compiled pipelines, as dataclasses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOUNTS = (
     "deploy.volumes=[{claim: data, path: /mnt/data}, {claim: more, path: /mnt/more}]",
     "deploy.secrets=[{name: key, path: /secrets/key}]",
 )
-# Of Kubernetes' nodes, those with accelerators, which are kept for who bears them.
+# Places a pod on nodes with accelerators, whose taints it tolerates.
 _PLACED = (
     "node_selector: {cloud.google.com/gke-nodepool: gpus}, tolerations: [{key: nvidia.com/gpu, operator: Exists, "
     "effect: NoSchedule}, {key: spot, value: 'true', effect: NoExecute, seconds: 60}]"
@@ -56,7 +56,7 @@ CUSTOM_JOB = (
     "worker: {machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4}, timeout_seconds: 7200, scheduling: spot, "
     "network: projects/1234/global/networks/inner}",
 )
-# All that can be said of a TFJob.
+# All options of a TFJob.
 OF_TFJOB = (
     f"deploy.image={IMAGE}",
     "deploy.pipeline_root=/mnt/work/runs",
@@ -73,7 +73,7 @@ OF_TFJOB = (
     "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, tolerations: []}}",
     "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
 )
-# And of a TrainJob.
+# All options of a TrainJob.
 OF_TRAINJOB = (
     *(each for each in OF_TFJOB if not each.startswith("deploy.tfjob")),
     "deploy.trainjob={namespace: vision, backoff_limit: 5, active_deadline_seconds: 7200}",
@@ -88,19 +88,19 @@ OF_STEP_IN_TFJOB = (
     "deploy.training_root=/mnt/work/trainings",
     "deploy.tfjob.train=true",
 )
-# A chief alone; and what each preset can be trained by.
+# A single chief, with which each preset can be trained.
 OF_ONE_POD = OF_TFJOB[:4]
 TWO_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
 OF_TWO_PODS = {"tfjob": (*OF_TFJOB[:-2], TWO_WORKERS), "trainjob": (*OF_TRAINJOB[:8], OF_TRAINJOB[-2], TWO_WORKERS)}
 
 
 def words(*overrides: str) -> list[str]:
-    """Returns overrides as the command line takes them."""
+    """Returns overrides as command-line arguments."""
     return [word for each in overrides for word in ("--set", each)]
 
 
 def as_sections(target: str) -> dict[str, Any]:
-    """Returns COMMON and OF_TARGET as a declaration's file has them."""
+    """Returns COMMON and OF_TARGET as sections of a declaration."""
     sections: dict[str, Any] = {}
     for each in (*COMMON, *OF_TARGET.get(target, ())):
         path, _, value = each.partition("=")
@@ -114,16 +114,16 @@ def as_sections(target: str) -> dict[str, Any]:
 
 @dataclass
 class Step:
-    """A step of a compiled pipeline, whatever it was compiled for.
+    """A step of a compiled pipeline, for any target.
 
     Args:
-        container: As the file says it.
+        container: Its container specification in the file.
         executor: Dotted path of its executor.
-        inputs: Key to the steps, and their outputs, that it comes from.
-        properties: Execution properties, as the executor would get them where nothing is set at run time.
-        upstream: The steps that it waits for.
-        rest: What else the file says of it.
-        values: Parameters that are outputs of other steps, likewise.
+        inputs: By input key, the producer step and its output key.
+        properties: Execution properties of the executor, if none is set at run time.
+        upstream: The steps it depends on.
+        rest: The other fields of the step in the file.
+        values: The same for parameters that are outputs of other steps.
     """
 
     container: dict[str, Any]
@@ -144,10 +144,10 @@ def read_steps(text: str, target: str) -> dict[str, Step]:
         executor = spec["deploymentSpec"]["executors"][f"{name}_executor"]
         if "container" not in executor:
             continue
-        told, container = task.get("inputs", {}), executor["container"]
-        sources = {key: each["taskOutputArtifact"] for key, each in told.get("artifacts", {}).items()}
+        inputs, container = task.get("inputs", {}), executor["container"]
+        sources = {key: each["taskOutputArtifact"] for key, each in inputs.get("artifacts", {}).items()}
         arguments = container["args"]
-        parameters = {**told.get("parameters", {})}
+        parameters = {**inputs.get("parameters", {})}
         found = {key: parameters.pop(key) for key in [*parameters] if "taskOutputParameter" in parameters[key]}
         values = {key: each["taskOutputParameter"] for key, each in found.items()}
         steps[name] = Step(
@@ -168,7 +168,7 @@ def read_steps(text: str, target: str) -> dict[str, Step]:
 
 
 def same(value: Any) -> Any:
-    """Returns a property so that equal ones compare equal: JSON without its layout."""
+    """Returns a property in comparable form: JSON text is parsed."""
     if not isinstance(value, str):
         return value
     try:
@@ -181,10 +181,10 @@ def refused(target: str, *overrides: str, source: str = "digits") -> list[str]:
     """Loads a declaration that must be refused.
 
     Args:
-        target: What it is to be deployed on; empty where it is to be run here.
+        target: The deployment target; empty for a local run.
 
     Returns:
-        The problems, each by its path, value and reason.
+        The problems, each with its path, value and reason.
     """
     with pytest.raises(DeclarationError) as caught:
         load(source, overrides, target)

@@ -1,4 +1,4 @@
-"""The services' own clients take what was compiled, and nothing broken: each in an environment of its own."""
+"""The services' own clients accept compiled pipelines and refuse broken ones; each runs in its own environment."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tfx_estimator.pipeline.platforms.vertex.custom_job import Plan
 
 pytestmark = [pytest.mark.unit, pytest.mark.long, pytest.mark.timeout(900)]
 
-# Kubeflow Pipelines 2 reads so what is uploaded to it.
+# Reads a pipeline like the server of Kubeflow Pipelines 2 on upload.
 KFP = """
 import sys
 from kfp import components
 loaded = components.load_component_from_file(sys.argv[1])
 executors = loaded.pipeline_spec.deployment_spec["executors"]
-told = loaded.platform_spec.platforms["kubernetes"].deployment_spec.executors
-print(len([each for each in executors.values() if "container" in each]), len(told), sorted(told["Trainer_executor"]))
-# As its backend does.
+pods = loaded.platform_spec.platforms["kubernetes"].deployment_spec.executors
+print(len([each for each in executors.values() if "container" in each]), len(pods), sorted(pods["Trainer_executor"]))
+# Parses the configuration like its backend.
 from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2
 config = json_format.ParseDict(
-    json_format.MessageToDict(told)["Trainer_executor"], kubernetes_executor_config_pb2.KubernetesExecutorConfig()
+    json_format.MessageToDict(pods)["Trainer_executor"], kubernetes_executor_config_pb2.KubernetesExecutorConfig()
 )
 print(dict(config.node_selector.labels), [each.toleration_seconds for each in config.tolerations])
 """
-# It takes the specification within a file of Vertex AI as well.
+# Kubeflow Pipelines also reads the specification within a Vertex AI file.
 KFP_OF_VERTEX = """
 import json
 import sys
@@ -61,13 +61,13 @@ tasks = made.pipeline_spec["root"]["dag"]["tasks"]
 print(len(tasks), dict(made.runtime_config.parameter_values)["push_destination"])
 parameters = tasks["Trainer"]["inputs"]["parameters"]
 if "custom_job" in parameters:
-    # What the step makes of it, as this client's own type takes it.
+    # The job that the step would create, parsed by the client's own type.
     from google.cloud.aiplatform_v1.types import CustomJob
     wanted = json.loads(sys.argv[2])
     specs = CustomJob(wanted).job_spec
     print([pool.replica_count for pool in specs.worker_pool_specs], specs.scheduling.strategy.name)
 """
-# Airflow reads so what lies in its folder of DAGs.
+# Reads a folder of DAGs like Airflow.
 AIRFLOW = """
 import sys
 from airflow.dag_processing.dagbag import DagBag
@@ -78,13 +78,13 @@ print(*sorted((each.task_id, each.retries) for each in read.dags["mine"].tasks))
 """
 
 
-# The Trainer of Vertex AI as a custom job.
+# Vertex AI, with the Trainer as a custom job.
 APART = "apart"
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory) -> dict[str, Path]:
-    """The preset digits, by target; and with a custom job."""
+    """The preset digits compiled for each target, and with a custom job."""
     folder, files = tmp_path_factory.mktemp("compiled"), {}
     for name, target, more in (*((each, each, ()) for each in TARGETS), (APART, VERTEX, CUSTOM_JOB)):
         files[name] = folder / f"{name}.{'json' if target == VERTEX else 'yaml'}"
@@ -95,7 +95,7 @@ def compiled(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture
 def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
-    """Runs a program with a file, in a fresh environment with the packages that are named."""
+    """Runs a program on a file, in a new environment with the named packages."""
     uv = next(filter(None, (shutil.which("uv", path=str(ROOT / ".uv" / "bin")), shutil.which("uv"))), None)
     if uv is None:
         pytest.skip("needs uv, to make an environment")
@@ -144,7 +144,7 @@ def test_vertex_ai(compiled, client, tmp_path):
     assert "push_destination" in refused.stderr
 
 
-def test_airflow_takes_the_dag_of_the_page(client, tmp_path, monkeypatch):
+def test_airflow_accepts_the_dag_of_the_docs(client, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
     monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
     (page,) = (page for page in PAGES if page.name == "docs/other-platforms.md")

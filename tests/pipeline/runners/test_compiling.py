@@ -1,4 +1,4 @@
-"""A compiled pipeline is the local one, node by node, and tells each step all that was declared."""
+"""A compiled pipeline equals the local one, node by node, and passes the whole declaration to its steps."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FILES = {
     "own/unused.py": "",
 }
 MODULES = {"Transform": ["prepare"], "Trainer": ["layers", "shapes", "shapes.round", "train"]}
-# A trial is what the Trainer does.
+# A trial runs the Trainer's code.
 MODULES["Tuner"] = MODULES["Trainer"]
 
 
@@ -84,7 +84,7 @@ def project(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def compiled(project) -> dict[str, str]:
-    """The project, compiled by the command line for each target."""
+    """The project compiled for each target by the command line."""
     texts = {}
     for target in TARGETS:
         output = project / f"{target}.out"
@@ -104,7 +104,7 @@ def local(project):
     return local_one(load(project / "mine.yaml"), project / "runs")
 
 
-# What cannot be the same elsewhere: names of functions for files, an address for a folder.
+# Properties that differ when compiled: names of functions instead of files, an address instead of a folder.
 ELSEWHERE = {
     ("Transform", "preprocessing_fn"): "prepare.preprocessing_fn",
     ("Trainer", "trainer_fn"): "train.trainer_fn",
@@ -115,20 +115,20 @@ FILES_OF_TFX = {"module_file", "module_path"}
 
 
 def test_data_in_a_bucket_that_is_not_there(tmp_path, monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr(buckets.fileio, "exists", asked.append)
+    checked = []
+    monkeypatch.setattr(buckets.fileio, "exists", checked.append)
     there = ("data.splits=null", "data.dataset=mnist", "data.data_dir=gs://not-there/tfds")
-    told = ["digits", "--target", VERTEX, *words(*there, *COMMON, *OF_TARGET[VERTEX])]
+    arguments = ["digits", "--target", VERTEX, *words(*there, *COMMON, *OF_TARGET[VERTEX])]
     for verb in (["compile", "--output", str(tmp_path / "it.json")], ["submit", "--dry-run"]):
-        assert main([*verb, *told]) == 6
+        assert main([*verb, *arguments]) == 6
         assert "gs://not-there cannot be used: there is no such bucket" in capsys.readouterr().err
-    # The pipeline root's is the service's.
-    assert asked == ["gs://not-there/"] * 2
+    # The pipeline root's bucket is not checked: only the service needs it.
+    assert checked == ["gs://not-there/"] * 2
     assert not (tmp_path / "it.json").exists()
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_each_step_is_the_local_one(compiled, local, target):
+def test_each_step_equals_the_local_one(compiled, local, target):
     steps = read_steps(compiled[target], target)
     _check_properties(steps, local, ELSEWHERE)
     _check_steps(steps, local, target)
@@ -137,7 +137,7 @@ def test_each_step_is_the_local_one(compiled, local, target):
 @pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("preset", presets.names())
-def test_each_preset_is_the_local_one(preset, target, tmp_path):
+def test_each_preset_equals_the_local_one(preset, target, tmp_path):
     loaded = load(preset)
     local = local_one(loaded, tmp_path)
     text = compile_declaration(load(preset, (*COMMON, *OF_TARGET[target]), target), target).text
@@ -154,7 +154,7 @@ def test_each_preset_is_the_local_one(preset, target, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("preset", presets.names())
-def test_each_preset_is_the_local_one_in_the_pods_of_a_tfjob(preset, tmp_path):
+def test_each_preset_equals_the_local_one_in_the_pods_of_a_tfjob(preset, tmp_path):
     text = compile_declaration(load(preset, OF_ONE_POD, TFJOB), TFJOB).text
     config_map, _ = yaml.safe_load_all(text)
     (tmp_path / "declaration.yaml").write_text(config_map["data"]["declaration.yaml"])
@@ -166,10 +166,10 @@ def test_each_preset_is_the_local_one_in_the_pods_of_a_tfjob(preset, tmp_path):
 
 
 def _described(node: Any) -> tuple[Any, ...]:
-    # Those of a resolver have no other way to tell.
+    # A resolver's inputs have no producer; only their type.
     inputs = {key: getattr(each, "producer_component_id", str(each.type)) for key, each in node.inputs.items()}
     properties = {key: same(value) for key, value in node.exec_properties.items()}
-    # What the user wrote down himself is told of here, when it is compiled.
+    # `declared` serves notes on the user's own entries, which are given when compiling.
     properties.get(OPERATION_KEY, {}).pop("declared", None)
     upstream = {each.id for each in node.upstream_nodes}
     return node.id, getattr(node.executor_spec, "executor_class", None), inputs, upstream, properties
@@ -199,7 +199,7 @@ def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
 
 
 def _check_properties(steps: dict[str, Step], local: Any, elsewhere: Mapping[tuple[str, str], str]) -> None:
-    """Execution properties, but for those that cannot be the same."""
+    """Compares execution properties, except those that must differ."""
     for node in local.components:
         if node.id == "BaselineResolver":
             continue
@@ -213,7 +213,7 @@ def _check_properties(steps: dict[str, Step], local: Any, elsewhere: Mapping[tup
 
 @pytest.mark.parametrize("step", ["Trainer", "Tuner"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_trains_reads_all_that_was_declared(compiled, local, target, step):
+def test_the_trainer_and_the_tuner_read_the_whole_declaration(compiled, local, target, step):
     found = Settings.of(read_steps(compiled[target], target)[step].properties)
     here = Settings.of(next(node for node in local.components if node.id == step).exec_properties)
     assert found.trainer == here.trainer.copy(update={"module_file": "train.py"})
@@ -221,30 +221,30 @@ def test_what_trains_reads_all_that_was_declared(compiled, local, target, step):
         assert getattr(found, name) == getattr(here, name), name
     assert found.stall_timeout == 71
     assert found.distribution.max_restarts == 8
-    # Where a run has a folder of its own, the training folder must not lie in it.
+    # On a target whose runs have separate folders, the training folder must lie outside of them.
     home = read_steps(compiled[target], target)[step].properties.get("pipeline_home")
     assert home == HOME
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_tuner_reads_what_is_to_be_tried_and_the_trainer_what_was_best(compiled, target):
+def test_the_tuner_reads_its_section_and_the_trainer_its_best_values(compiled, target):
     steps = read_steps(compiled[target], target)
-    told = steps["Tuner"].properties
-    section = of_properties(told[TUNE_KEY], told[TUNE_OPERATION_KEY])
+    properties = steps["Tuner"].properties
+    section = of_properties(properties[TUNE_KEY], properties[TUNE_OPERATION_KEY])
     assert (section.max_trials, section.seed, section.parallel_trials) == (4, 5, 2)
     assert section.objective.metric == "auc"
     assert steps["Trainer"].inputs["hyperparameters"] == ("Tuner", "best_hyperparameters")
 
 
-def test_where_all_properties_are_the_key_another_steps_values_are_not_the_trainers(compiled):
+def test_the_trainers_properties_and_cache_key_contain_no_values_of_other_steps(compiled):
     for target in TARGETS:
-        told = read_steps(compiled[target], target)["Trainer"].properties
-        assert not [name for name in ("0.61", "min_accuracy", "deploy") if name in json.dumps(told)]
+        properties = read_steps(compiled[target], target)["Trainer"].properties
+        assert not [name for name in ("0.61", "min_accuracy", "deploy") if name in json.dumps(properties)]
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_each_step_has_its_machine_and_its_tries(compiled, target):
-    # The rest of the section is in the golden files.
+def test_each_step_has_its_resources_and_retries(compiled, target):
+    # Golden files cover the rest of the section.
     steps, text = read_steps(compiled[target], target), compiled[target]
     for name, step in steps.items():
         container = step.container
@@ -252,7 +252,7 @@ def test_each_step_has_its_machine_and_its_tries(compiled, target):
         by = f"{tfx_estimator.__version__} on {HERE.name}"
         for key, value in (("EXAMPLE", "value"), ("TFX_ESTIMATOR_COMPILED_BY", by)):
             assert {"name": key, "value": value} in container["env"]
-        # Kubeflow Pipelines 2 and Argo take what is left out for no time at all; Vertex AI has its own defaults.
+        # For Kubeflow Pipelines 2 and Argo, omitted durations are 0; Vertex AI has its own defaults.
         backoff = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": "31536000s"}
         wanted = backoff if target == KUBEFLOW else {}
         assert step.rest["retryPolicy"] == {"maxRetryCount": 3, **wanted}, name
@@ -271,20 +271,20 @@ def test_each_step_has_its_machine_and_its_tries(compiled, target):
         given = {"push_destination": f"{HOME}/serving", "pipeline_home": HOME}
         assert document["runtimeConfig"] == {"gcsOutputDirectory": f"{HOME}/artifacts", "parameterValues": given}
         return
-    told = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert told["Trainer_executor"].items() >= {"nodeSelector": {"labels": gpus}, "tolerations": tolerations}.items()
-    assert not {"nodeSelector", "tolerations"} & told["Pusher_executor"].keys()
-    assert {*told} == {f"{name}_executor" for name in steps}
+    pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert pods["Trainer_executor"].items() >= {"nodeSelector": {"labels": gpus}, "tolerations": tolerations}.items()
+    assert not {"nodeSelector", "tolerations"} & pods["Pusher_executor"].keys()
+    assert {*pods} == {f"{name}_executor" for name in steps}
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_nothing_of_this_machine_is_in_the_file(compiled, project, target):
+def test_the_file_does_not_depend_on_this_machine(compiled, project, target):
     here = {str(project), os.getcwd(), os.path.expanduser("~"), sys.prefix, socket.gethostname()} - {"", "/"}
     here |= {f"/home/{getpass.getuser()}", "/tmp/", "localhost", "127.0.0.1"}
     assert not [word for word in here if len(word) > 3 and word in compiled[target]]
 
 
-def test_the_same_declaration_elsewhere_is_the_same_file(compiled, project, tmp_path):
+def test_the_same_declaration_in_another_folder_compiles_to_the_same_file(compiled, project, tmp_path):
     write_files(tmp_path, FILES)
     for target in TARGETS:
         loaded = load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target)
@@ -297,14 +297,14 @@ def _packed(wheel: Path) -> list[str]:
     return sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names)
 
 
-def test_the_users_modules_lie_beside_the_file_and_the_steps_that_want_them_fetch_them(compiled, project):
+def test_the_users_modules_are_next_to_the_file_and_the_steps_fetch_them(compiled, project):
     wheels = {wheel.name: _packed(wheel) for wheel in project.glob("*.whl")}
     assert len(wheels) == len(set(map(tuple, MODULES.values())))
     for target in TARGETS:
         for name, step in read_steps(compiled[target], target).items():
             argv = [*step.container["command"], *step.container["args"]]
             if name not in MODULES:
-                # Another model, and not another set of examples.
+                # A changed module must give another model, not other examples.
                 assert "--modules" not in argv
                 continue
             home = ["--home", "{{$.inputs.parameters['pipeline_home']}}"]
@@ -323,14 +323,14 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
     (tmp_path / "modules").mkdir()
     shutil.copy(project / name, tmp_path / "modules")
     (temporary := tmp_path / "tmp").mkdir()
-    # Others' runs sweep what nobody holds.
+    # Other runs remove folders that no process holds.
     code = (
         "import os; from tfx_estimator.pipeline.base.ending import scratch\n"
         "with scratch.used():\n"
         "    import train; print(train.trainer_fn(0, 0), len(os.listdir(scratch.shared())))"
     )
     then = ["--", "python", "-c", code]
-    # What starts the container is the Python that goes on, whatever is first on the path.
+    # The Python that starts the container also runs the command, not the first one on the PATH.
     (other := tmp_path / "bin" / "python").parent.mkdir()
     other.write_text("#!/bin/sh\nexit 9\n")
     other.chmod(0o755)
@@ -344,7 +344,7 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
 
     for _ in range(2):
         done = start(sha256)
-        # The modules of this start, which are no more than its own, and the folder of the run.
+        # The modules of this start only, and the folder of the run.
         assert (done.returncode, done.stdout) == (0, "1 2\n"), done.stderr
     refused = start("0" * 64)
     assert refused.returncode == 6
@@ -356,14 +356,14 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
 def test_compiling_leaves_no_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    # TensorFlow Datasets makes a folder for what it asks of its bucket.
+    # TensorFlow Datasets creates a folder for requests to its bucket.
     overrides = words(*COMMON, *OF_TARGET[KUBEFLOW])
     file = str(tmp_path / "mnist.yaml")
     assert main(["compile", "mnist", "--target", KUBEFLOW, "--output", file, *overrides]) == 0
     assert os.listdir(tmp_path) == ["mnist.yaml"]
 
 
-def test_vertex_s_own_client_takes_the_file(compiled, project):
+def test_the_vertex_ai_client_accepts_the_file(compiled, project):
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 

@@ -1,4 +1,4 @@
-"""What one component takes from the cache, and what it begins with."""
+"""The cache, outputs and cache keys of one component."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def states(folders: PipelineFolders) -> dict[str, str]:
     return {name: run.state for name, run in making.run(folders, Path(folders.workdir).parent / "word").runs.items()}
 
 
-def test_what_is_whole_comes_from_the_cache_and_what_is_damaged_is_made_anew(folders):
+def test_complete_outputs_are_cached_and_damaged_ones_are_recreated(folders):
     assert states(folders) == {"Making": "cached", "Copying": "cached"}
     (Path(folders.root) / "Copying" / "copied" / "2" / "word").write_text("an")
     assert states(folders) == {"Making": "cached", "Copying": "ran"}
@@ -37,7 +37,7 @@ def test_what_is_whole_comes_from_the_cache_and_what_is_damaged_is_made_anew(fol
     assert states(folders) == {"Making": "cached", "Copying": "cached"}
 
 
-def test_without_the_database_nothing_of_another_execution_stays(folders):
+def test_without_the_database_files_of_earlier_executions_are_removed(folders):
     other = Path(folders.root) / "Making" / "model" / "1" / "another"
     other.write_text("of the execution before")
     Path(folders.metadata).unlink()
@@ -54,7 +54,7 @@ def test_a_component_that_runs_opens_no_port(folders, monkeypatch):
     assert states(folders) == {"Making": "ran", "Copying": "ran"}
 
 
-# As protobuf 3 writes it; its later versions have the second name before the first, and TFX's cache key would differ.
+# Protobuf 3's bytes; later versions write the second name first, and TFX's cache key would differ.
 WRITTEN = b"\x08\x01\x10\x02\x1a\x01u*\x0b\n\x05model\x12\x02\x08\x03*\x0e\n\x08model_id\x12\x02\x08\x04:\x01n"
 
 
@@ -65,8 +65,8 @@ def test_the_bytes_of_an_artifact_are_those_of_protobuf_3():
     artifact.set_int_custom_property("model", 3)
 
     def hashed(input_artifacts, **others):
-        told = {key: [each.mlmd_artifact for each in channel] for key, channel in input_artifacts.items()}
-        return {key: [each.SerializeToString(deterministic=True) for each in channel] for key, channel in told.items()}
+        mlmd = {key: [each.mlmd_artifact for each in channel] for key, channel in input_artifacts.items()}
+        return {key: [each.SerializeToString(deterministic=True) for each in channel] for key, channel in mlmd.items()}
 
     assert with_sorted_properties(hashed)(input_artifacts={"model": [artifact]}) == {"model": [WRITTEN]}
     assert with_sorted_properties(hashed)() == {}

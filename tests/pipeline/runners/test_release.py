@@ -1,4 +1,4 @@
-"""A step whose image holds another release than the one that compiled it."""
+"""Steps whose image has another release than the one that compiled the pipeline."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tfx_estimator.pipeline.runners.compiling import compile_declaration
 pytestmark = pytest.mark.unit
 
 ELSEWHERE = {COMPILED_BY: "9.8.7"}
-_HOUSE = "tfx_estimator.pipeline"
-# How the steps of each target start, where something of this project's is imported.
+_PACKAGE = "tfx_estimator.pipeline"
+# How steps of each target start, if they import this project.
 _KUBEFLOW_V2 = "--executor_class_path a.B --json_serialized_invocation_args {} --json_serialized_inputs_spec_args {}"
 STARTS = {
     "a step of Vertex AI": ["-c", "import tfx_estimator.components.trainer.executor"],
-    "a step of Kubeflow Pipelines 2": f"-m {_HOUSE}.platforms.kubeflow.step {_KUBEFLOW_V2}".split(),
-    "a step with modules": f"-m {_HOUSE}.runners.entry --home /no --modules a.whl --sha256 0 -- true".split(),
-    "a replica of a custom job": f"-m {_HOUSE}.platforms.vertex.replica --call /nowhere --roles chief".split(),
+    "a step of Kubeflow Pipelines 2": f"-m {_PACKAGE}.platforms.kubeflow.step {_KUBEFLOW_V2}".split(),
+    "a step with modules": f"-m {_PACKAGE}.runners.entry --home /no --modules a.whl --sha256 0 -- true".split(),
+    "a replica of a custom job": f"-m {_PACKAGE}.platforms.vertex.replica --call /nowhere --roles chief".split(),
     "a pod of a TFJob": ["-m", "tfx_estimator", "run", "/nowhere.yaml"],
 }
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_each_step_says_both_releases_before_anything_else(start):
+def test_each_step_reports_both_releases_before_it_starts(start):
     done = run_python(*start, **ELSEWHERE)
     assert done.returncode != 0
     here = release_variables()[COMPILED_BY]
@@ -42,7 +42,7 @@ def test_each_step_says_both_releases_before_anything_else(start):
         assert "Traceback" not in done.stderr
 
 
-# What a step's container imports by the path of a class, of which one may be refused and the next one not.
+# Imports the class paths of steps' containers; each may be refused or not.
 _IMPORTS = """
 import importlib, sys
 for path in sys.argv[1:]:
@@ -54,27 +54,27 @@ for path in sys.argv[1:]:
         print(path, "imported")
 """
 _TUNE = "tune={max_trials: 2, ranges: {'trainer.optimizer.learning_rate': [0.001, 0.01]}}"
-_LOOK_AT_ONCE = ([*entry.COMMAND], ["python", "-m", ENTRY])
+_CHECKS_FIRST = ([*entry.COMMAND], ["python", "-m", ENTRY])
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_each_step_of_this_projects_own_looks(target):
+def test_each_step_of_this_project_checks_the_release(target):
     more = (_TUNE, *OF_TARGET[target])
     steps = read_steps(compile_declaration(load("digits", (*COMMON, *more), target), target).text, target)
-    unseen = {name: step.executor for name, step in steps.items() if step.container["command"] not in _LOOK_AT_ONCE}
+    unseen = {name: step.executor for name, step in steps.items() if step.container["command"] not in _CHECKS_FIRST}
     paths = [*unseen.values()]
     assert paths or target == KUBEFLOW
     done = run_python("-c", _IMPORTS, *paths, **ELSEWHERE)
     assert done.returncode == 0, done.stderr
-    told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-    assert set(told) == set(paths)
-    assert set(told.values()) <= {"refused", "imported"}
-    blind = {name for name, path in unseen.items() if told[path] != "refused"}
-    # As the pages say: TFX's own.
+    results = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert set(results) == set(paths)
+    assert set(results.values()) <= {"refused", "imported"}
+    blind = {name for name, path in unseen.items() if results[path] != "refused"}
+    # As documented: TFX's own component.
     assert blind == (set() if target == KUBEFLOW else {"StatisticsGen"})
 
 
-def test_the_same_release_goes_on(monkeypatch):
+def test_the_same_release_is_accepted(monkeypatch):
     for name, value in release_variables().items():
         monkeypatch.setenv(name, value)
     check_release()

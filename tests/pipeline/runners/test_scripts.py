@@ -1,4 +1,4 @@
-"""The scripts for TFX's own command line: for this machine, and for services."""
+"""The scripts for TFX's command line: local runs and services."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys) -> Callable[[str, str], str]:
-    """Has the script end; returns what it says."""
+    """Runs a script that must exit with code 2; returns its stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(source: str, workdir: str) -> str:
@@ -36,22 +36,22 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str, str], str]:
 
 
 @pytest.mark.parametrize(
-    ("workdir", "said"),
+    ("workdir", "message"),
     [("s3://bucket/runs", "the only object store"), ("", "it names no folder")],
 )
-def test_an_address_that_can_keep_no_runs_is_refused(refused, tmp_path, workdir, said):
+def test_an_address_that_cannot_hold_runs_is_refused(refused, tmp_path, workdir, message):
     assert f"WORKDIR {workdir}: " in (error := refused("digits", workdir))
-    assert said in error
+    assert message in error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bucket_is_no_meeting_place_of_a_cluster(refused, monkeypatch):
+def test_a_bucket_is_refused_as_the_work_folder_of_a_cluster(refused, monkeypatch):
     cluster = {"chief": ["a:1"], "worker": ["b:1"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
     assert "this is an address" in refused("digits", "gs://bucket/runs")
 
 
-def test_dataflow_is_refused_where_the_work_folder_is_here(refused, tmp_path):
+def test_dataflow_is_refused_with_a_local_work_folder(refused, tmp_path):
     where = "project: mine-12, region: europe-west4, temp_location: 'gs://mine/tmp', sdk_container_image: mine/image"
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ndata: {dataset: mnist, data_dir: 'gs://mine/data'}\n"
@@ -61,19 +61,19 @@ def test_dataflow_is_refused_where_the_work_folder_is_here(refused, tmp_path):
     assert "Dataflow's workers do not see its work folder" in refused("mine.yaml", "runs")
 
 
-def test_an_address_is_never_taken_for_a_path():
+def test_an_address_is_not_treated_as_a_path():
     folders = PipelineFolders("gs://bucket/runs", "digits")
     assert (folders.home, folders.serving) == ("gs://bucket/runs/digits", "gs://bucket/runs/digits/serving")
 
 
-def test_what_a_bucket_cannot_hold_stays_in_the_users_state(monkeypatch, tmp_path):
+def test_local_files_of_a_bucket_are_in_the_users_state_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     stored, here = PipelineFolders("gs://bucket/all/runs/", "digits"), PipelineFolders("runs", "digits")
     assert stored.metadata == str(tmp_path / "tfx-estimator/gs/bucket/all/runs/digits/metadata.sqlite")
     assert (here.local, os.path.dirname(here.logs)) == (here.home, here.home)
 
 
-def test_a_folder_that_was_moved_is_told_to_ml_metadata_before_a_run(tmp_path):
+def test_a_moved_folder_is_updated_in_ml_metadata_before_a_run(tmp_path):
     (tmp_path / "word").write_text("any")
     making.run(PipelineFolders(str(tmp_path / "runs"), "digits"), tmp_path / "word")
     (tmp_path / "runs").rename(tmp_path / "old")
@@ -88,7 +88,7 @@ DATA = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[8
 
 @pytest.fixture
 def script(tmp_path, monkeypatch, capsys) -> str:
-    """A service's script, with a declaration beside it, in the current folder; returns what `compile` makes of it."""
+    """Writes a service's script and declaration to the current folder; returns the output of `compile`."""
     target = VERTEX
     monkeypatch.chdir(tmp_path)
     Path("networks.py").write_text("def small(num_classes):\n    raise AssertionError\n")
@@ -103,30 +103,30 @@ def script(tmp_path, monkeypatch, capsys) -> str:
     return Path("wanted").read_text()
 
 
-def test_the_script_compiles_what_compile_does(script, capsys):
+def test_the_script_compiles_the_same_as_compile(script, capsys):
     from tfx.tools.cli import labels
     from tfx.tools.cli.handler.vertex_handler import VertexHandler
 
     VertexHandler({labels.ENGINE_FLAG: VERTEX, labels.PIPELINE_DSL_PATH: "runner.py"}).compile_pipeline()
     assert Path("digits.json").read_text() == script
     assert len(list(Path().glob("*.whl"))) == 1
-    # And says as much.
-    said, remarks = capsys.readouterr()
-    assert "note: deploy.image: steps have accelerators" in remarks
-    assert "your own modules, networks" in said
-    assert "submit it to project example-project, region europe-west4" in said
-    assert "PipelineJob(template_path=…, labels={'team': 'vision'}).submit(service_account='trainer@" in said
+    # It prints the same remarks.
+    stdout, stderr = capsys.readouterr()
+    assert "note: deploy.image: steps have accelerators" in stderr
+    assert "your own modules, networks" in stdout
+    assert "submit it to project example-project, region europe-west4" in stdout
+    assert "PipelineJob(template_path=…, labels={'team': 'vision'}).submit(service_account='trainer@" in stdout
 
 
-def test_what_is_wrong_is_said_and_ends_the_script(script, capsys):
+def test_a_mistake_is_reported_and_ends_the_script(script, capsys):
     (wheel,) = Path().glob("*.whl")
     wheel.unlink()
     wheel.mkdir()
     declared = yaml.safe_load(Path("mine.yaml").read_text())
-    for code, said in ((1, f"{wheel} cannot be written: Is a directory"), (2, "deploy.image")):
+    for code, message in ((1, f"{wheel} cannot be written: Is a directory"), (2, "deploy.image")):
         with pytest.raises(SystemExit) as ended:
             service_runner.main("mine.yaml", VERTEX)
         assert ended.value.code == code
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
         declared["deploy"].pop("image", None)
         Path("mine.yaml").write_text(yaml.safe_dump(declared))

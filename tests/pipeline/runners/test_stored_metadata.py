@@ -1,4 +1,4 @@
-"""The database of a pipeline whose artifacts lie in a store: a folder stands in for it, which TFX knows as well."""
+"""The database of a pipeline whose artifacts are in an object store; a folder stands in for the store."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def noted(folders: Machine) -> list[str]:
         return [word for (word,) in database.execute("select word from words")]
 
 
-def test_another_machine_knows_of_what_was_stored(machine):
+def test_another_machine_fetches_the_stored_database(machine):
     one, other = machine("one"), machine("other")
     add(one, "a")
     StoredMetadata(other).fetch()
@@ -75,7 +75,7 @@ def test_another_machine_knows_of_what_was_stored(machine):
     assert {path.name for path in one.here.iterdir()} == {"metadata.sqlite", "metadata.sqlite.stored"}
 
 
-def test_what_a_killed_run_could_not_store_is_not_lost_but_what_was_removed_is_begun_anew(machine, tmp_path):
+def test_changes_of_a_killed_run_are_kept_unless_the_stored_database_was_removed(machine, tmp_path):
     one = machine("one")
     add(one, "a")
     note(one, "b")
@@ -86,7 +86,7 @@ def test_what_a_killed_run_could_not_store_is_not_lost_but_what_was_removed_is_b
     assert not Path(one.metadata).exists()
 
 
-def test_what_another_machine_has_stored_meanwhile_is_not_overwritten(machine):
+def test_a_database_stored_by_another_machine_is_not_overwritten(machine):
     one, other = machine("one"), machine("other")
     add(one, "a")
     add(other, "b")
@@ -98,11 +98,11 @@ def test_what_another_machine_has_stored_meanwhile_is_not_overwritten(machine):
 
 
 @pytest.mark.parametrize("removed", [False, True])
-def test_the_journal_of_a_killed_run_is_not_played_back_into_another_database(machine, tmp_path, removed):
+def test_the_journal_of_a_killed_run_is_not_replayed_into_another_database(machine, tmp_path, removed):
     one, other = machine("one"), machine("other")
     add(one, "a")
     add(other, "b")
-    # Killed in a transaction that was on the disk already.
+    # Killed in a transaction that is partly on disk.
     killed = (
         "import os, sqlite3, sys; database = sqlite3.connect(sys.argv[1]); database.execute('pragma cache_size = 1'); "
         "[database.execute('insert into words values (?)', ('x' * 3000,)) for _ in range(99)]; os._exit(0)"
@@ -128,12 +128,12 @@ def test_the_number_of_an_execution_is_stored_before_it_starts_and_its_failure_a
     runner._stored = StoredMetadata(folders)
     with pytest.raises(ValueError, match=r"Failing/model/1"):
         runner.run(Pipeline("mine", folders.root, components=components, metadata_connection_config=connection))
-    # Whoever runs it after a kill takes another number.
+    # A run after a kill uses another number.
     assert states(seen) == [metadata_store_pb2.Execution.RUNNING]
     assert states(stored) == [metadata_store_pb2.Execution.FAILED]
 
 
-def test_artifacts_that_were_copied_within_the_store_are_looked_for_in_the_copy(machine, tmp_path):
+def test_artifacts_copied_within_the_store_are_found_in_the_copy(machine, tmp_path):
     (tmp_path / "word").write_text("any")
     one = machine("one")
     making.run(one, tmp_path / "word")
@@ -149,10 +149,10 @@ def test_artifacts_that_were_copied_within_the_store_are_looked_for_in_the_copy(
         assert [each.uri for each in making.artifacts(database)] == wanted
 
 
-def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
+def test_a_database_in_use_by_another_machine_is_refused(machine, monkeypatch):
     one, other = machine("one"), machine("other")
     with StoredMetadata(one).used():
-        # As of a machine that lives: it writes it anew.
+        # Like a live machine, which rewrites the claim with a new beat.
         read, beats = ClaimFile.read, iter(range(1, 100))
         elsewhere = {"space": "elsewhere"}
         monkeypatch.setattr(ClaimFile, "read", lambda claim: {**read(claim), **elsewhere, "beat": next(beats)})
@@ -162,7 +162,7 @@ def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
     assert not Path(other.metadata).exists()
 
 
-def test_a_store_that_cannot_be_used_is_an_error_that_says_so(machine, tmp_path):
+def test_a_store_that_cannot_be_used_is_an_error(machine, tmp_path):
     (tmp_path / "store").write_text("a file")
     with pytest.raises(PipelineError, match="cannot be used") as caught:
         StoredMetadata(machine("one")).fetch()

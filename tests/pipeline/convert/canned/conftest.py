@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def float32():
-    """What other tests of this process have left is not theirs."""
+    """Resets the precision policy that other tests may have changed."""
     import tensorflow as tf
 
     tf.keras.mixed_precision.set_global_policy("float32")

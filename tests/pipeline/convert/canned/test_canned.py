@@ -193,7 +193,7 @@ def make(name: str, folder: str) -> Any:
 def batches(name: str) -> tf.data.Dataset:
     labels: Any = {"dnn": WORDS, "dnn_adam": WORDS, "dnn_of_v1": NUMBERS}.get(name, (NUMBERS > 0).astype(int))
     if name == "labels":
-        # None of some examples, two of others.
+        # No label for some examples, two for others.
         places = np.argwhere(np.stack([NUMBERS == 1, NUMBERS > 0], axis=1))
         labels = tf.SparseTensor(places, WORDS[places.sum(axis=1) % 48], [48, 2])
 
@@ -222,7 +222,7 @@ class Case:
 
     @property
     def trained(self) -> Any:
-        """A new Estimator each time: an optimizer of Keras belongs to the graph in which it has trained."""
+        """A new Estimator each time: a Keras optimizer belongs to the graph in which it was trained."""
         return self._made(
             make(self.name, self._model_dir),
             self._checkpoint,
@@ -262,7 +262,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         pytest.param("sgd", marks=pytest.mark.long),
     ],
 )
-def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name: str) -> None:
+def test_the_logits_and_the_next_step_equal_the_estimators(case: Any, name: str) -> None:
     trained = case(name)
     converted = trained.convert(trained.trained, str(trained.output))
     proof = converted.proof
@@ -270,7 +270,7 @@ def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name
     assert proof.logits["estimator"] <= 2e-6
     assert proof.classes == 0
     assert set(proof.next_step) >= {"weight", "step"}
-    # Two orders of summing in BatchNorm's gradients.
+    # BatchNorm's gradients are summed in two orders.
     assert all(value <= (1e-5 if name == "both_of_v1" else 1e-6) for value in proof.next_step.values())
     assert set(proof.parts) == set(proof.next_step) - {"step"}
     assert all(value <= MOST_OF_STEP for value in proof.parts.values())
@@ -283,7 +283,7 @@ def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name
 
 
 @pytest.mark.parametrize("is_keras_3", [False, pytest.param(True, marks=needs_keras_3)])
-def test_the_source_trains_on_with_tensorflow_alone(case: Any, tmp_path: Path, is_keras_3: bool) -> None:
+def test_the_source_resumes_training_with_tensorflow_alone(case: Any, tmp_path: Path, is_keras_3: bool) -> None:
     trained = case("both")
     output = tmp_path / "converted" if is_keras_3 else trained.output
     if not output.exists():
@@ -378,7 +378,7 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
         "sgd",
     ],
 )
-def test_keras_3_takes_the_next_step_as_the_estimator(case: Any, tmp_path: Path, name: str) -> None:
+def test_the_next_step_in_keras_3_equals_the_estimators(case: Any, tmp_path: Path, name: str) -> None:
     trained = case(name)
     proof = trained.convert(trained.trained, str(tmp_path / "converted"), is_keras_3=True).proof
     assert proof.examples == 48
@@ -389,7 +389,7 @@ def test_keras_3_takes_the_next_step_as_the_estimator(case: Any, tmp_path: Path,
 
 
 @needs_estimator_template
-def test_the_estimator_of_the_taxi_template_is_written(tmp_path: Path) -> None:
+def test_the_estimator_of_the_taxi_template_is_converted(tmp_path: Path) -> None:
     from tfx.experimental.templates.taxi.models import features as taxi
     from tfx.experimental.templates.taxi.models.estimator_model import model
 
@@ -401,7 +401,7 @@ def test_the_estimator_of_the_taxi_template_is_written(tmp_path: Path) -> None:
     counts |= dict(zip(taxi.transformed_names(taxi.CATEGORICAL_FEATURE_KEYS), taxi.CATEGORICAL_FEATURE_MAX_VALUES))
     counts |= dict.fromkeys(taxi.transformed_names(taxi.VOCAB_FEATURE_KEYS), taxi.VOCAB_SIZE + taxi.OOV_SIZE)
     made: dict[str, Any] = {name: draw.randn(64).astype(np.float32) for name in floats}
-    # Some of them after the last.
+    # Some ids are one past the last.
     made |= {name: draw.randint(0, count + 1, 64) for name, count in counts.items()}
 
     def input_fn() -> tf.data.Dataset:
@@ -451,7 +451,7 @@ def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
         ("regression", [[1e-7], [0.5]], [[-1.0], [0.5]], 0),
     ],
 )
-def test_a_class_is_another_where_rounding_alone_cannot_make_it_so(
+def test_a_class_differs_only_if_rounding_cannot_explain_it(
     head: str, old: list[Any], new: list[Any], count: int
 ) -> None:
     from tfx_estimator.pipeline.convert.canned import trial
@@ -459,7 +459,7 @@ def test_a_class_is_another_where_rounding_alone_cannot_make_it_so(
     assert trial._differing_classes(head, np.array(old, np.float32), np.array(new, np.float32)) == count
 
 
-def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_learning_rate_fails_the_proof(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tfx_estimator.pipeline.convert.canned import writing
 
     written = writing._optimizer
@@ -510,7 +510,7 @@ def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, li
     return found
 
 
-def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: Path) -> None:
+def test_the_ids_of_each_kind_of_column_equal_feature_columns(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.canned import reading, writing
     from tfx_estimator.pipeline.convert.written import load
 
@@ -520,7 +520,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     features = {**FEATURES, "number": FEATURES["room"], "other": FEATURES["job"], "third": FEATURES["job"]}
     features |= {"fourth": FEATURES["tags"], "fifth": np.array([*many, *["no"] * 18]), "sixth": FEATURES["room"] + 40}
     features |= {"seventh": FEATURES["tags"], "eighth": FEATURES["room"]}
-    # Names that other layers or variables would have.
+    # Names that collide with those of other layers or variables.
     features |= {"user.id": FEATURES["job"], "user_id": FEATURES["tags"], "user_id_ids": FEATURES["tags"]}
     features |= {"bias": FEATURES["age"], "logits": FEATURES["age"], "third_places": FEATURES["age"]}
     file = column.categorical_column_with_vocabulary_file
@@ -544,7 +544,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         column.crossed_column(["seventh", "eighth", "tags"], 17),
         *map(words, ("user.id", "user_id", "user_id_ids")),
     ]
-    # The missing value of a dense tensor is a value in a SparseTensor.
+    # A dense tensor's marker of a missing value is a value in a SparseTensor.
     given = {**features, **{name: explicit(features[name]) for name in EXPLICIT}}
     canned = reading.read(
         tf.estimator.DNNLinearCombinedClassifier(
@@ -582,7 +582,7 @@ def written_of(estimator: Any, features: dict[str, Any], folder: Path) -> Any:
     return load(str(folder))
 
 
-def test_a_long_expression_is_broken_into_one_of_the_same_value(tmp_path: Path) -> None:
+def test_a_long_expression_is_wrapped_with_the_same_value(tmp_path: Path) -> None:
     given = np.random.RandomState(5).rand(9, 12).astype(np.float32)
     numbers = column.numeric_column("many", (12,), normalizer_fn=lambda value: (value - np.arange(12) * 0.1234) / 2.5)
     module = written_of(tf.estimator.DNNRegressor([2], [numbers]), {"many": given}, tmp_path)
@@ -590,7 +590,7 @@ def test_a_long_expression_is_broken_into_one_of_the_same_value(tmp_path: Path) 
     np.testing.assert_allclose(found, (given - np.arange(12) * 0.1234) / 2.5, rtol=1e-5, atol=1e-6)
 
 
-def test_embeddings_that_are_trained_anew_begin_as_those_of_the_estimator(tmp_path: Path) -> None:
+def test_new_embeddings_are_initialized_like_the_estimators(tmp_path: Path) -> None:
     many = column.categorical_column_with_hash_bucket("job", 2000)
     constant = tf.compat.v1.constant_initializer(0.25)
     with tf.Graph().as_default():
@@ -600,7 +600,7 @@ def test_embeddings_that_are_trained_anew_begin_as_those_of_the_estimator(tmp_pa
     model = written_of(tf.estimator.DNNRegressor([2], columns), FEATURES, tmp_path).network()
     rows = {each.name: each.get_weights()[0] for each in model.layers if type(each).__name__ == "Bag"}
     drawn = rows["deep_job_embedding"]
-    # Cut off at two deviations, each 1 / sqrt(4).
+    # Truncated at two standard deviations of 1 / sqrt(4).
     assert 0.95 < np.abs(drawn).max() <= 1.0
     assert drawn.std() == pytest.approx(0.88 * 0.5, abs=0.02)
     np.testing.assert_array_equal(rows[f"deep_{both[0].shared_embedding_column_creator._name}"], np.full([4, 2], 0.25))
@@ -624,7 +624,7 @@ def test_embeddings_that_are_trained_anew_begin_as_those_of_the_estimator(tmp_pa
         [1, "a"],
     ],
 )
-def test_a_literal_is_read_as_the_value(value: Any) -> None:
+def test_a_literal_evaluates_to_its_value(value: Any) -> None:
     from tfx_estimator.pipeline.convert.canned.text import indented, literal
 
     assert ast.literal_eval(literal(value)) == value
@@ -632,7 +632,7 @@ def test_a_literal_is_read_as_the_value(value: Any) -> None:
     assert ast.literal_eval(indented([literal(many)], "")) == many
 
 
-def test_an_optimizer_without_epsilon_is_written_with_none_that_counts() -> None:
+def test_an_optimizer_without_epsilon_is_written_with_a_negligible_one() -> None:
     from tfx_estimator.pipeline.convert.canned import optimizers, writing
 
     described = optimizers.describe(tf.compat.v1.train.AdagradOptimizer(0.1))
@@ -652,7 +652,7 @@ def test_an_optimizer_without_epsilon_is_written_with_none_that_counts() -> None
     ],
 )
 @pytest.mark.parametrize("optimizer", ["legacy.Adam", "AdamOptimizer"])
-def test_a_rate_of_the_step_is_written_as_the_schedule_of_the_same_rates(
+def test_a_decayed_rate_is_written_as_an_equal_schedule(
     name: str, options: dict[str, Any], kind: str, optimizer: str
 ) -> None:
     from tfx_estimator.pipeline.convert.canned import optimizers, reading, writing
@@ -733,7 +733,7 @@ def decayed(before: int = 0) -> Any:
         (lambda: tf.estimator.BaselineClassifier(), "the Estimator BaselineClassifier"),
     ],
 )
-def test_what_cannot_be_converted_is_named(estimator: Callable[[], Any], named: str) -> None:
+def test_an_inconvertible_estimator_is_refused_with_its_cause(estimator: Callable[[], Any], named: str) -> None:
     from tfx_estimator.pipeline.convert.canned import optimizers, reading, writing
 
     def write() -> None:

@@ -180,14 +180,14 @@ def _types(infos: Any) -> dict[str, int]:
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.long if case == "labels" else ()) for case in CASES]
 )
-def test_it_serves_as_the_estimator_and_trains_on(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_serves_like_the_estimator_and_resumes(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     trained = Trained(case, tmp_path)
     assert trained.converted.run_fn.name == f"{case}_utils_keras"
     monkeypatch.syspath_prepend(str(trained.output))
     monkeypatch.delitem(sys.modules, "network", raising=False)
     written = importlib.import_module(trained.converted.run_fn.name)
-    # No step more.
+    # Trains no further step.
     written.run_fn(trained.args)
     before, after = trained.exported(tmp_path / "export"), trained.args.serving_model_dir
     assert _signatures(before) == _signatures(after)
@@ -220,7 +220,7 @@ def _logits(trained: Trained, saved_model: str) -> np.ndarray:
     return answers["logits" if "logits" in answers else "predictions"].numpy()
 
 
-def test_the_trainer_trains_on_by_it(
+def test_the_trainer_resumes_training_by_the_run_fn(
     training: Any,  # noqa: F811
     digits: dict[str, list[Any]],
     tmp_path: Path,

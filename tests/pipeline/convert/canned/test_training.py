@@ -1,4 +1,4 @@
-"""What a trainer_fn returns is converted, called as the Trainer called it."""
+"""Conversions of the canned Estimator that a trainer_fn returns, called as by the Trainer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch, 
     assert proof.holds
     assert proof.next_step["step"] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "converted"])
-    # Without an exporter nobody knows what a run_fn would serve.
+    # Without an exporter, the served signatures are unknown, so no run_fn is written.
     assert {path.name for path in (tmp_path / "converted").glob("*.py")} == {"network.py"}
     if HERE.has_keras_3:
         request.getfixturevalue("keras3")

@@ -79,7 +79,7 @@ def methods(folder: str) -> dict[str, str]:
     return {name: each.method_name for name, each in graph.signature_def.items() if each.method_name}
 
 
-def test_a_step_of_keras_is_the_next_step_of_the_estimator(tmp_path: Path) -> None:
+def test_a_step_of_keras_equals_the_estimators_next_step(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.graph.conversion import keep
 
     estimator, output = tf.estimator.Estimator(model_fn, str(tmp_path / "model_dir")), tmp_path / "kept"
@@ -183,10 +183,10 @@ def export(
     return str(folder)
 
 
-def test_what_the_answer_does_not_train_is_named(tmp_path: Path) -> None:
+def test_weights_that_the_output_does_not_train_are_listed(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.graph.conversion import keep
 
-    # Any number of values in an example.
+    # The number of values in an example is unknown.
     exported = export(tmp_path / "export", lambda x, one, two: {"left": x @ one, "right": x @ one + x @ two}, None)
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
     kept = keep(exported, str(tmp_path / "kept"), examples, "serving_default:left")
@@ -202,7 +202,7 @@ def test_what_the_answer_does_not_train_is_named(tmp_path: Path) -> None:
     np.testing.assert_allclose(model(given), old, rtol=0, atol=1e-6)
 
 
-def test_a_weight_without_a_gradient_is_left_and_named(tmp_path: Path) -> None:
+def test_a_weight_without_a_gradient_is_unchanged_and_listed(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.graph.conversion import keep
 
     exported = export(tmp_path / "export", lambda x, one, two: {"y": tf.round(x @ one) + x @ two})
@@ -216,7 +216,7 @@ def test_a_weight_without_a_gradient_is_left_and_named(tmp_path: Path) -> None:
     assert (one, two > 1e-4) == (0, True)
 
 
-def test_the_only_output_is_taken_however_many_signatures_have_it(tmp_path: Path) -> None:
+def test_the_only_output_is_chosen_even_if_several_signatures_have_it(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.graph.conversion import keep
 
     signatures = ("price", "serving_default")
@@ -225,7 +225,7 @@ def test_the_only_output_is_taken_however_many_signatures_have_it(tmp_path: Path
     assert (kept.exported.signature, kept.exported.output) == ("serving_default", "y")
 
 
-def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_exports_that_cannot_be_trained_or_differ_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.graph.conversion import keep
 
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})

@@ -1,4 +1,4 @@
-"""Small user networks: those that are trained, and others that do not match."""
+"""Small user networks: trained ones, and others that do not match them."""
 
 from __future__ import annotations
 

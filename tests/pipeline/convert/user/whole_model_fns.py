@@ -42,7 +42,7 @@ def keras_layers(features: Any, labels: Any, mode: str, params: Any) -> Any:
 
 
 def with_dropout(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """With dropout."""
+    """Dense layers with dropout."""
     x = _V1.layers.flatten(features["image"])
     x = _V1.layers.dense(x, 16, tf.nn.relu)
     x = _V1.layers.dropout(x, params["rate"], training=mode == "train")
@@ -107,7 +107,7 @@ def dropout_network(num_classes: int, rate: float) -> tf.keras.Model:
 
 
 def without_dropout(num_classes: int) -> tf.keras.Model:
-    """The same without."""
+    """The same without dropout."""
     return _sequential(_flat(), _dense(16), _dense(num_classes, None))
 
 

@@ -1,4 +1,4 @@
-"""What the tasks of a measured training are told."""
+"""The environment of the tasks of a measured training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHERS = '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "c
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("environment", [SLURM, {"TF_CONFIG": OTHERS}, {**SLURM, "TF_CONFIG": OTHERS}])
-def test_a_measured_training_joins_no_cluster_of_others(monkeypatch, environment, device):
+def test_a_measured_training_joins_no_external_cluster(monkeypatch, environment, device):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""What becomes of a comparison that a strategy or a signal cuts short."""
+"""Comparisons of strategies that a failure or a signal cuts short."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.experiments.bench.strategies import Plan, Run, choos
 
 pytestmark = pytest.mark.unit
 
-# What stands in for a training: it may do anything first.
+# Called at the start of a stand-in training.
 Before = Callable[[Run], None]
 
 
@@ -44,7 +44,7 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_terminal: None) 
 
 
 def at(strategy: str, number: int, what: Callable[[], Any]) -> Before:
-    """Does something in place of one training."""
+    """Calls `what` in place of one training."""
 
     def before(run: Run) -> None:
         if (str(run), run.round) == (strategy, number):
@@ -61,7 +61,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The results, where all three files of them are there."""
+    """Returns the results, and checks that all three files exist."""
     assert sorted(path.name for path in folder.iterdir()) == ["strategies.html", "strategies.json", "strategies.png"]
     return json.loads((folder / "strategies.json").read_text())
 
@@ -80,7 +80,7 @@ def test_a_strategy_that_fails_in_any_way_does_not_hide_the_others(tmp_path, com
     ("where", "error"),
     [(("one_core", 2), errors.DataError("no images")), (("one_device", 1), errors.StoppedError("a signal"))],
 )
-def test_without_the_base_or_another_there_is_no_comparison(tmp_path, compare, where, error):
+def test_without_the_base_or_another_strategy_there_is_no_comparison(tmp_path, compare, where, error):
     with pytest.raises(type(error), match=str(error)):
         compare(at(*where, raising(error)))
     assert not (tmp_path / "results").exists()
@@ -98,7 +98,7 @@ STOPPED = errors.StoppedError("the comparison was ended while one_device was tra
     [(end(signal.SIGTERM), 143), (end(signal.SIGINT), 130), (raising(STOPPED), 130)],
     ids=["SIGTERM", "SIGINT", "while training"],
 )
-def test_a_signal_leaves_what_was_measured(tmp_path, compare, what, code):
+def test_a_signal_keeps_the_measurements(tmp_path, compare, what, code):
     with pytest.raises((SignalledError, errors.StoppedError)) as error:
         compare(at("one_device", 2, what))
     assert error.value.exit_code == code
@@ -108,7 +108,7 @@ def test_a_signal_leaves_what_was_measured(tmp_path, compare, what, code):
     assert found["doubts"][0] == "The comparison was ended in round 2 of 2."
 
 
-def test_a_signal_names_what_was_not_measured(tmp_path, compare):
+def test_a_signal_lists_the_strategies_not_measured(tmp_path, compare):
     with pytest.raises(errors.StoppedError):
         compare(at("mirrored:2", 1, raising(STOPPED)))
     found = read(tmp_path / "results")
@@ -117,7 +117,7 @@ def test_a_signal_names_what_was_not_measured(tmp_path, compare):
     assert found["doubts"][0] in (tmp_path / "results" / "strategies.html").read_text()
 
 
-def test_what_is_varied_is_told_apart_and_what_is_refused_is_listed(compare, tmp_path):
+def test_varied_strategies_have_distinct_names_and_refused_ones_are_listed(compare, tmp_path):
     declared = {}
 
     def note(run: Run) -> None:

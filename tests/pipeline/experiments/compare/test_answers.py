@@ -1,4 +1,4 @@
-"""Answers of the models of a comparison: whose examples lie elsewhere in another order, and the metrics of them."""
+"""Predictions of a comparison's models: examples in another order, and metrics."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tfx_estimator.pipeline.experiments.compare.candidates import Candidate, fin
 pytestmark = pytest.mark.unit
 
 NAMES = ["zero", "one"]
-# (pixel, label); of two the image is the same.
+# (pixel, label); two have the same image.
 EXAMPLES = [(3, 0), (7, 1), (3, 1), (9, 0), (9, 0)]
 
 
 def answered(folder: Path, examples: Sequence[tuple[int, int]], names: Sequence[str] = NAMES) -> tuple:
-    """A model, and its answers, which tell the pixel that they are of."""
+    """Returns a model and its predictions, which identify the pixel."""
     from tfx_estimator.data.features import IMAGE, LABEL
     from tfx_estimator.pipeline.report.artifacts import Output
 
@@ -49,7 +49,7 @@ def paired(*had: tuple) -> list:
     return _paired(had, open_data(had[0][0].outputs))
 
 
-def test_answers_are_put_into_the_order_of_the_first(tmp_path):
+def test_predictions_are_sorted_like_those_of_the_first_model(tmp_path):
     first = answered(tmp_path / "first", EXAMPLES)
     found = paired(first, answered(tmp_path / "second", [EXAMPLES[index] for index in (4, 2, 0, 3, 1)]))
     for each in found:
@@ -66,7 +66,7 @@ def test_other_examples_or_classes_are_refused(tmp_path, others, names):
         paired(answered(tmp_path / "first", EXAMPLES), answered(tmp_path / "second", others, names))
 
 
-def test_the_metrics_of_any_candidate_are_measured_of_all(tmp_path):
+def test_the_metrics_of_each_candidate_are_measured_for_all(tmp_path):
     sources, mean = [], "{name: Mean, options: {feature_key_path: [features, label]}}"
     for name, metrics in (
         ("one", f"[AUC, {mean}, {{name: Precision, threshold: {{lower: 0.1}}}}]"),
@@ -79,11 +79,11 @@ def test_the_metrics_of_any_candidate_are_measured_of_all(tmp_path):
         )
         sources.append(str(file))
     found = [dict(each) for each in declared_metrics(find_candidates(sources, [], []))]
-    # One that needs another feature than the scores is left to the Evaluator.
+    # A metric that needs other features than the scores is left to the Evaluator.
     assert found == [{"name": "AUC"}, {"name": "Precision"}, {"name": "Precision", "binarize": (3,)}]
 
 
-def test_what_is_measured_is_right():
+def test_measured_metrics_are_right():
     labels = np.array([0, 1, 2, 2, 1, 0])
     scores = np.array([[6, 3, 1], [5, 4, 1], [1, 2, 7], [4, 5, 1], [1, 8, 1], [2, 3, 5]], np.float32) / 10
     metrics = [
@@ -91,13 +91,13 @@ def test_what_is_measured_is_right():
         {"name": "Precision", "binarize": ["b"]},
     ]
     found = measure(metrics, labels, scores, ["a", "b", "c"])
-    # The second of the highest two in 4 of 6; more than half for `b` once, and rightly.
+    # The label is among the two highest scores in 4 of 6; `b` has more than half once, correctly.
     assert found == {"top_2": pytest.approx(4 / 6), "classId:1/precision": 1.0}
     two = measure([{"name": "Precision"}], np.array([0, 1, 1]), 1 - scores[:3, :2], ["a", "b"], of_two=True)
     assert two == {"precision": pytest.approx(2 / 3)}
 
 
-def test_a_metric_that_does_not_fit_costs_no_other():
+def test_a_metric_that_fails_does_not_prevent_the_others():
     labels, scores = np.array([0, 1, 2]), np.eye(3, dtype=np.float32)
     fits, not_this = {"name": "Precision", "binarize": ["b"]}, {"name": "Precision", "binarize": ["z"]}
     found, notes = measure_all([not_this, fits], labels, scores, ["a", "b", "c"])

@@ -1,4 +1,4 @@
-"""What can be compared, and what a mistake is told, before anything is trained."""
+"""Which candidates can be compared, and mistakes that are reported before training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(folder: Path, name: str = "own", shards: int = 2, steps: int = 5, more
 
 
 def refused(*sources: str, overrides=(), vary=()) -> str:
-    """What is said of those that cannot be compared."""
+    """Returns the error for candidates that cannot be compared."""
     with pytest.raises(DeclarationError) as caught:
         find_candidates(sources, overrides, vary)
     return str(caught.value)
@@ -47,11 +47,11 @@ def test_one_declaration_is_varied_in_all_combinations_and_the_first_is_the_base
     assert {each.values["trainer.train_steps"] for each in found} == {7}
 
 
-def test_what_is_varied_is_not_set_as_well_but_a_part_of_it_may_be():
-    said = refused(
+def test_a_varied_key_cannot_be_set_but_its_section_can():
+    message = refused(
         "digits", overrides=["trainer.optimizer.learning_rate=1"], vary=["optimizer={name: sgd},{name: adam}"]
     )
-    assert "is varied as well, by --vary" in said
+    assert "is varied as well, by --vary" in message
     names = [
         each.values["trainer.optimizer.name"]
         for each in find_candidates(["digits"], ["trainer.optimizer={name: sgd}"], ["optimizer.learning_rate=0.1,0.2"])
@@ -68,15 +68,15 @@ def test_each_is_repeated_under_the_seeds_that_follow_its_own():
     assert seeds_of("digits", overrides=["trainer.seed=7"], vary=["trainer.train_steps=5,6"]) == [
         (f"train_steps={steps}, seed {seed}", seed, seed) for steps in (5, 6) for seed in (7, 8, 9)
     ]
-    # Other seeds of the same declaration, to see what seeds alone do.
+    # Other seeds of the same declaration, to see the effect of seeds alone.
     assert [seed for _, seed, _ in seeds_of("digits", vary=["trainer.seed=1,3"], repeat=2)] == [1, 2, 3, 4]
 
 
-def test_a_declaration_that_is_named_twice_has_seeds_of_its_own(tmp_path):
+def test_a_declaration_that_is_named_twice_has_distinct_seeds(tmp_path):
     assert seeds_of("digits", "digits", overrides=["trainer.seed=7"]) == [
         (f"digits ({1 + index // 3}), seed {7 + index}", 7 + index, 7 + index) for index in range(6)
     ]
-    # Another name makes no other training, and another network does.
+    # Another name is the same training; another network is not.
     same = [write(tmp_path / "a", name) for name in ("one", "two", "three")]
     assert [seed for _, seed, _ in seeds_of(*same, repeat=2)] == [42, 43, 44, 45, 46, 47]
     for folder, units in (("a", 1), ("b", 2)):
@@ -105,7 +105,7 @@ def test_runs_and_declarations_can_be_mixed(tmp_path, leave_run):
     assert found[1].values["trainer.train_steps"] == 5
 
 
-def test_the_same_declaration_may_be_of_two_networks(tmp_path):
+def test_equal_declarations_of_two_networks_are_compared(tmp_path):
     sources = [write(tmp_path / name) for name in ("a", "b")]
     for source, units in zip(sources, (1, 2)):
         Path(source).write_text(Path(source).read_text().replace("mnist_cnn", "mine:network"))
@@ -113,16 +113,16 @@ def test_the_same_declaration_may_be_of_two_networks(tmp_path):
     assert len(find_candidates(sources, [], [])) == 2
 
 
-def test_other_examples_are_refused_and_told_key_by_key(tmp_path):
-    said = refused(write(tmp_path, "one", shards=2), write(tmp_path, "two", shards=3))
-    assert "one and two are not trained on the same examples" in said
-    assert "data.shards: 2 in" in said
-    assert "3 in" in said
-    assert "train_steps" not in said
+def test_different_examples_are_refused_with_the_differing_keys(tmp_path):
+    message = refused(write(tmp_path, "one", shards=2), write(tmp_path, "two", shards=3))
+    assert "one and two are not trained on the same examples" in message
+    assert "data.shards: 2 in" in message
+    assert "3 in" in message
+    assert "train_steps" not in message
     assert "data.shards" in refused("digits", vary=["data.shards=2,3"])
 
 
-def test_the_same_name_of_another_preprocessing_fn_is_another_transform(tmp_path):
+def test_preprocessing_fns_of_the_same_name_are_compared_by_source(tmp_path):
     more = 'transform: {preprocessing_fn: "mine:scale"}\n'
     sources = [write(tmp_path / name, more=more, steps=steps) for name, steps in (("a", 5), ("b", 6))]
     for name, factor in (("a", 255), ("b", 127)):
@@ -145,7 +145,7 @@ def test_the_same_name_of_another_preprocessing_fn_is_another_transform(tmp_path
         (["digits", "mnist"], ["trainer.train_steps=0"], [], "trainer.train_steps"),
     ],
 )
-def test_a_mistake_is_told(sources, overrides, vary, words):
+def test_a_mistake_is_reported(sources, overrides, vary, words):
     assert words in refused(*sources, overrides=overrides, vary=vary)
 
 
@@ -156,18 +156,18 @@ def test_nothing_can_be_set_in_finished_runs(leave_run):
 
 
 @pytest.mark.parametrize("points", ["-1", "101", "nan"])
-def test_equal_means_points_of_accuracy(points, capsys):
+def test_require_equal_takes_points_of_accuracy(points, capsys):
     assert main(["compare", "digits", "--vary", "trainer.seed=1,2", f"--require-equal={points}"]) == 2
     assert "out of range" in capsys.readouterr().err
 
 
-def test_a_run_without_a_model_is_refused_before_anything_is_trained(tmp_path, leave_run, capsys):
+def test_a_run_without_a_model_is_refused_before_training(tmp_path, leave_run, capsys):
     """A run that failed, and one that was killed."""
     failed = leave_run("20261122-010101", components=[], state="failed")
     killed = leave_run("20261122-010102")
     for logs, words in ((failed, "metadata.sqlite"), (killed, "has no summary.json")):
         assert main(["compare", "digits", str(logs), "--workdir", str(tmp_path / "runs")]) == 2
-        said = capsys.readouterr().err
-        assert words in said
-        assert "to do:    name another run" in said
+        stderr = capsys.readouterr().err
+        assert words in stderr
+        assert "to do:    name another run" in stderr
     assert not (tmp_path / "runs" / "digits" / "artifacts").exists()

@@ -1,4 +1,4 @@
-"""What a comparison says of known predictions: pairs, notes, the table, and the page."""
+"""Comparisons of known predictions: pairs, conclusions, the table, and the page."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LABELS = np.array([0] * 60 + [1] * 40)
 
 
 def certain(predicted: np.ndarray, sure: float = 0.9) -> np.ndarray:
-    """Probabilities of so sure a model."""
+    """Returns probabilities, `sure` for the predicted class."""
     found = np.full((len(predicted), len(CLASSES)), (1 - sure) / 2)
     found[np.arange(len(predicted)), predicted] = sure
     return found
 
 
 def compared(*wrong: list[int], failures=None) -> Comparison:
-    """Compares candidates that take these examples for another class."""
+    """Compares candidates that misclassify the listed examples."""
     from tfx_estimator.pipeline.report.predictions import losses
 
     names = [f"number {index}" for index in range(len(wrong))]
@@ -53,7 +53,7 @@ def compared(*wrong: list[int], failures=None) -> Comparison:
     return Comparison(results, pairs, len(LABELS), "eval", facts, failures or {}, [EVIL])
 
 
-def test_a_pair_is_counted_example_by_example():
+def test_a_pair_is_compared_example_by_example():
     # Both wrong at 0 and 60; the first alone at 1 to 4 and 61; the second alone at 5.
     found = compared([0, 60, 1, 2, 3, 4, 61], [0, 60, 5])
     (pair,) = found.pairs
@@ -72,30 +72,30 @@ def test_a_pair_is_counted_example_by_example():
     )
 
 
-def test_a_difference_that_is_one_is_said():
+def test_a_significant_difference_is_concluded():
     found = compared([], list(range(30)))
     assert found.conclusions() == [
         "Of these two models, on these examples, that of number 1 is 30.00 points worse than that of number 0: McNemar "
         "p = 1e-07, 95 % interval -38.66 to -20.16 points; loss higher (+0.8671).",
-        # The test knows nothing of the chance in training.
+        # The test does not cover the randomness of training.
         "Each was trained once: the spread of one declaration's trainings over seeds is unknown, and may be as large. "
         "`compare --repeat 3` measures it.",
     ]
 
 
-def test_the_same_predictions_are_said_to_be_so():
-    (said,) = compared([0, 5], [0, 5]).conclusions()
-    assert said == "number 1 predicts the same class as number 0 for every example; mean loss +0.0e+00."
+def test_equal_predictions_are_reported_as_equal():
+    (conclusion,) = compared([0, 5], [0, 5]).conclusions()
+    assert conclusion == "number 1 predicts the same class as number 0 for every example; mean loss +0.0e+00."
 
 
-def test_of_several_each_is_corrected():
+def test_tests_of_several_pairs_are_corrected():
     found = compared([0, 1, 2, 3, 4, 5, 6], [], [0])
     assert [pair.mcnemar.p for pair in found.pairs] == pytest.approx([2 / 128, 2 / 64])
     assert [pair.p for pair in found.pairs] == pytest.approx([4 / 128, 2 / 64])
     assert "corrected for 2 tests" in found.conclusions()[0]
 
 
-def test_what_is_required_to_be_equal_must_be():
+def test_require_equal_fails_above_its_limit():
     found = compared([], [0], [1, 2])
     require_equal(found.spread, None)
     require_equal(found.spread, 2.0)
@@ -105,20 +105,20 @@ def test_what_is_required_to_be_equal_must_be():
     assert "2.00 points apart" in caught.value.what
 
 
-def test_json_can_hold_it():
-    told = json.loads(json.dumps(compared([0], [1], failures={"third": "why"}).to_dict(), allow_nan=False))
-    assert list(told["candidates"]) == ["number 0", "number 1"]
-    assert told["pairs"]["number 1"]["mcnemar"] == {
+def test_a_comparison_is_written_as_json():
+    record = json.loads(json.dumps(compared([0], [1], failures={"third": "why"}).to_dict(), allow_nan=False))
+    assert list(record["candidates"]) == ["number 0", "number 1"]
+    assert record["pairs"]["number 1"]["mcnemar"] == {
         "only_first": 1,
         "only_second": 1,
         "p": 1.0,
         "statistic": None,
         "exact": True,
     }
-    assert told["failures"] == {"third": "why"}
+    assert record["failures"] == {"third": "why"}
 
 
-def test_the_table_gives_no_orders_to_a_terminal():
+def test_the_table_is_escaped():
     out = io.StringIO()
     show(compared([0], [1], failures={EVIL: EVIL}), make_console(out, 140))
     printed = out.getvalue()
@@ -131,7 +131,7 @@ def test_the_table_gives_no_orders_to_a_terminal():
     assert "McNemar p " in printed
 
 
-def test_the_page_is_whole_and_escaped():
+def test_the_page_is_complete_and_escaped():
     curves = {"loss": {"train": Series([1, 2], [2.0, 1.0]), "eval": Series([2], [1.5])}}
     trainings = {"number 0": Training(curves, [], []), "number 1": Missing(EVIL)}
     seen = [Disagreement(3, "data:image/png;base64,AA==", EVIL, [("cat", 0.9), (EVIL, 0.6)])]
@@ -149,7 +149,7 @@ def test_the_page_is_whole_and_escaped():
 
 
 def repeated(*wrong: list[list[int]]) -> Comparison:
-    """Compares candidates of whose trainings, under other seeds, each takes these examples for another class."""
+    """Compares candidates trained under several seeds; each training misclassifies the listed examples."""
     from tfx_estimator.pipeline.report.predictions import losses
 
     names = [f"number {index}" for index in range(len(wrong))]
@@ -170,7 +170,7 @@ def repeated(*wrong: list[list[int]]) -> Comparison:
     return Comparison(results, pairs, len(LABELS), "eval", facts, {}, [])
 
 
-def test_of_several_seeds_each_is_shown_and_what_they_tell_together():
+def test_each_of_several_seeds_is_shown_and_all_are_concluded_from():
     found = repeated([[0], [0, 60], [60]], [[0, 1, 60], [2], [0, 3]], [[*range(40)], [*range(45)], [*range(35)]])
     alike, worse = found.conclusions()
     assert alike.startswith(
@@ -178,18 +178,18 @@ def test_of_several_seeds_each_is_shown_and_what_they_tell_together():
     )
     assert worse.startswith("number 2 is 38.67 points worse and higher in mean loss than number 0, trained 3 times")
     assert "corrected for 4." in worse
-    # What the cat's class lost, and the other did not.
+    # The class `cat` lost accuracy, the other did not.
     assert [(each.label, round(100 * each.difference.value, 2)) for each in found.pairs[1].classes] == [
         ("cat", pytest.approx(-65.56)),
         (EVIL, pytest.approx(1.67)),
     ]
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    first = told["candidates"]["number 0"]
+    record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    first = record["candidates"]["number 0"]
     assert [(each["seed"], each["accuracy"]) for each in first["replicates"]] == [(7, 0.99), (8, 0.98), (9, 0.99)]
     assert first["accuracy_spread"] == pytest.approx(np.std([0.99, 0.98, 0.99], ddof=1))
     assert first["accuracy"]["value"] == pytest.approx(0.98667, abs=1e-5)
-    assert told["pairs"]["number 2"]["seeds"]["accuracy_p"] < told["pairs"]["number 2"]["p"] < 0.01
-    assert "mcnemar" not in told["pairs"]["number 2"]
+    assert record["pairs"]["number 2"]["seeds"]["accuracy_p"] < record["pairs"]["number 2"]["p"] < 0.01
+    assert "mcnemar" not in record["pairs"]["number 2"]
 
     out = io.StringIO()
     show(found, make_console(out, 140))
@@ -203,6 +203,6 @@ def test_of_several_seeds_each_is_shown_and_what_they_tell_together():
 
 
 def test_the_same_trainings_twice_do_not_differ():
-    (said,) = repeated([[0], [1], [60]], [[0], [1], [60]]).conclusions()
-    assert said.startswith("No difference found between number 1 and number 0")
-    assert "p = 1;" in said
+    (conclusion,) = repeated([[0], [1], [60]], [[0], [1], [60]]).conclusions()
+    assert conclusion.startswith("No difference found between number 1 and number 0")
+    assert "p = 1;" in conclusion

@@ -1,4 +1,4 @@
-"""What becomes of a comparison when a candidate fails, or a signal ends it; trainings and predictions are made up."""
+"""Comparisons in which a candidate fails or a signal arrives; trainings and predictions are made up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABELS = np.array([0, 1, 1, 0])
 
 @pytest.fixture
 def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_terminal: None) -> Callable[..., Any]:
-    """Compares three candidates, without a training; those that are named raise."""
+    """Compares three candidates without training; those in `failing` raise."""
     from tfx_estimator.pipeline.experiments import training
     from tfx_estimator.pipeline.experiments.compare import judge, session
     from tfx_estimator.pipeline.experiments.compare.answers import Answers
@@ -68,37 +68,37 @@ def read(folder: Path) -> dict[str, Any]:
 def test_a_candidate_that_fails_does_not_hide_the_others(tmp_path, compare):
     with pytest.raises(errors.TaskFailedError, match="seed=2: it burns"):
         compare({"seed=2": errors.TaskFailedError("it burns")})
-    told = read(tmp_path)
-    assert list(told["candidates"]) == ["seed=1", "seed=3"]
-    assert list(told["pairs"]) == ["seed=3"]
-    assert told["failures"] == {"seed=2": "it burns"}
+    record = read(tmp_path)
+    assert list(record["candidates"]) == ["seed=1", "seed=3"]
+    assert list(record["pairs"]) == ["seed=3"]
+    assert record["failures"] == {"seed=2": "it burns"}
     assert "it burns" in (tmp_path / "results" / "compare.html").read_text()
 
 
 @pytest.mark.parametrize("seed", ["seed=2", "seed=3", "none"])
-def test_what_is_left_is_printed_as_json_where_one_fails(tmp_path, compare, capsys, seed):
+def test_the_other_candidates_are_printed_as_json_if_one_fails(tmp_path, compare, capsys, seed):
     code = compare({seed: errors.TaskFailedError("it burns")}, "--vary", "trainer.seed=1,2,3", "--json")
     out, err = capsys.readouterr()
     assert json.loads(out) == read(tmp_path)
     assert (code != 0) == (f"{seed}: it burns" in err) == (seed in json.loads(out)["failures"]) == (seed != "none")
 
 
-def test_seeds_are_told_together_and_one_that_fails_takes_its_candidate_out(tmp_path, compare, capsys):
+def test_seeds_are_reported_together_and_a_failing_seed_excludes_its_candidate(tmp_path, compare, capsys):
     options = ("--vary", "trainer.seed=1,11,21", "--repeat", "2", "--json")
     code = compare({"seed=12": errors.TaskFailedError("it burns")}, *options)
     out, err = capsys.readouterr()
     assert code == 5
     assert "seed=11: seed 12: it burns" in err
-    told = json.loads(out)
-    assert list(told["candidates"]) == ["seed=1", "seed=21"]
-    assert [each["seed"] for each in told["candidates"]["seed=21"]["replicates"]] == [21, 22]
-    assert told["conclusions"][0].startswith("No difference found between seed=21 and seed=1")
-    # The made-up trainings know no seed.
-    assert sum("the same under every seed" in note for note in told["notes"]) == 2
+    record = json.loads(out)
+    assert list(record["candidates"]) == ["seed=1", "seed=21"]
+    assert [each["seed"] for each in record["candidates"]["seed=21"]["replicates"]] == [21, 22]
+    assert record["conclusions"][0].startswith("No difference found between seed=21 and seed=1")
+    # The made-up trainings do not depend on the seed.
+    assert sum("the same under every seed" in note for note in record["notes"]) == 2
 
 
 @pytest.mark.parametrize("failing", [["seed=1"], ["seed=2", "seed=3"]])
-def test_without_the_first_or_with_one_alone_there_is_no_comparison(tmp_path, compare, failing):
+def test_without_the_base_or_with_only_one_candidate_there_is_no_comparison(tmp_path, compare, failing):
     with pytest.raises(errors.TaskFailedError, match="it burns"):
         compare({name: errors.TaskFailedError("it burns") for name in failing})
     assert not (tmp_path / "results").exists()
@@ -111,13 +111,13 @@ def test_without_the_first_or_with_one_alone_there_is_no_comparison(tmp_path, co
         (SignalledError(signal.SIGINT), SignalledError),
     ],
 )
-def test_a_signal_ends_it(tmp_path, compare, error, kind):
+def test_a_signal_ends_the_comparison(tmp_path, compare, error, kind):
     with pytest.raises(kind):
         compare({"seed=2": error})
     assert not (tmp_path / "results").exists()
 
 
-def test_what_a_library_raises_is_told_as_of_the_candidate(tmp_path, compare):
+def test_an_error_of_a_library_is_reported_for_its_candidate(tmp_path, compare):
     with pytest.raises(
         errors.UserCodeError, match="seed=3: building the pipeline failed in your code: RuntimeError: what now"
     ):
@@ -125,12 +125,12 @@ def test_what_a_library_raises_is_told_as_of_the_candidate(tmp_path, compare):
     assert "what now" in read(tmp_path)["failures"]["seed=3"]
 
 
-def test_one_example_is_written_with_null_for_what_it_does_not_tell(tmp_path, compare, monkeypatch):
+def test_one_example_has_null_for_undefined_intervals(tmp_path, compare, monkeypatch):
     monkeypatch.setitem(globals(), "LABELS", LABELS[:1])
     compare({})
-    told = read(tmp_path)
-    assert told["candidates"]["seed=1"]["loss"] == {"value": 0, "low": None, "high": None}
-    assert told["pairs"]["seed=2"]["loss"] == {"value": 0, "low": None, "high": None}
-    assert any("A mean loss of one example has no interval." in note for note in told["notes"])
-    assert list(told["candidates"]) == ["seed=1", "seed=2", "seed=3"]
-    assert (told["base"], told["spread_points"]) == ("seed=1", 0)
+    record = read(tmp_path)
+    assert record["candidates"]["seed=1"]["loss"] == {"value": 0, "low": None, "high": None}
+    assert record["pairs"]["seed=2"]["loss"] == {"value": 0, "low": None, "high": None}
+    assert any("A mean loss of one example has no interval." in note for note in record["notes"])
+    assert list(record["candidates"]) == ["seed=1", "seed=2", "seed=3"]
+    assert (record["base"], record["spread_points"]) == ("seed=1", 0)

@@ -1,4 +1,4 @@
-"""The tests and intervals, against the numbers of the papers and textbooks that they are from."""
+"""Tests and intervals, compared with the numbers of the papers and textbooks they are from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_many_discordant_pairs_take_the_corrected_chi_square():
     found = mcnemar(150, 86)
     assert not found.exact
     assert found.statistic == pytest.approx((150 - 86 - 1) ** 2 / 236)
-    # Edwards' example as of the literature: 121 and 59.
+    # Edwards' example in the literature: 121 and 59.
     found = mcnemar(121, 59)
     assert found.statistic == pytest.approx(20.67, abs=0.005)
     assert found.p == pytest.approx(5.45e-6, rel=0.01)
@@ -60,7 +60,7 @@ def test_the_interval_of_a_paired_difference_is_that_of_bonett_and_price():
     middle, spread = -64 / 1602, ((238 / 1602 - (64 / 1602) ** 2) / 1602) ** 0.5
     assert (found.low, found.high) == pytest.approx((middle - 1.959964 * spread, middle + 1.959964 * spread))
     assert not found.holds(0)
-    # No example tells them apart: that is no proof that none would.
+    # They differ on no example here, which does not prove that they never would.
     equal = paired_difference(0, 0, 100)
     assert equal.value == 0
     assert equal.low == pytest.approx(-equal.high)
@@ -90,10 +90,10 @@ def test_several_tests_are_corrected_as_holm_does():
     assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-def test_over_seeds_without_chance_of_examples_it_is_welchs_test():
+def test_over_seeds_without_variance_of_examples_it_is_welchs_test():
     from scipy import stats
 
-    # Each training is as right on every example, so that the seeds alone make it uncertain.
+    # A training has the same value on every example, so that only the seeds make it uncertain.
     first, second = np.array([0.90, 0.91, 0.95]), np.array([0.80, 0.70, 0.75])
     found, p = over_seeds(np.tile(second[:, None], 50), np.tile(first[:, None], 50))
     expected = stats.ttest_ind(second, first, equal_var=False)
@@ -103,8 +103,8 @@ def test_over_seeds_without_chance_of_examples_it_is_welchs_test():
     assert (found.low, found.high) == pytest.approx((limits.low, limits.high))
 
 
-def test_over_seeds_that_agree_the_examples_alone_make_it_uncertain():
-    # 9 of 100 right in the second alone, 1 in the first alone, under every seed: Bonett and Price's variance.
+def test_over_seeds_that_agree_only_the_examples_make_it_uncertain():
+    # Under every seed, 9 of 100 are right only in the second, 1 only in the first: Bonett and Price's variance.
     first, second = np.ones(100), np.ones(100)
     first[:9], second[9] = 0, 0
     found, p = over_seeds(np.tile(second, (3, 1)), np.tile(first, (3, 1)), (-1, 1))
@@ -117,7 +117,7 @@ def test_over_seeds_that_agree_the_examples_alone_make_it_uncertain():
 
 
 def draw(random: np.random.Generator, hardness: np.ndarray, skill: float) -> np.ndarray:
-    """What three trainings of a declaration get right, of examples of such hardness; a seed has a luck of its own."""
+    """Draws which examples three trainings of a declaration get right, by hardness and each seed's luck."""
     luck = random.normal(skill, 0.3, (3, 1))
     return (luck + random.logistic(size=(3, len(hardness))) > hardness).astype(float)
 
@@ -130,6 +130,6 @@ def test_another_seed_is_rarely_better_and_a_worse_declaration_is_found():
         base = draw(random, hardness, 0)
         alike.append(over_seeds(draw(random, hardness, 0), base, (-1, 1))[1])
         apart.append(over_seeds(draw(random, hardness, -2), base, (-1, 1))[1])
-    # 5 of 100 were allowed; McNemar's test of one training each finds more than that.
+    # 5 of 100 would be allowed; McNemar's test of one training each finds more than that.
     assert np.mean(np.array(alike) < 0.05) < 0.05
     assert np.mean(np.array(apart) < 0.025) > 0.9
