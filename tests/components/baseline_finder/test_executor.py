@@ -36,15 +36,15 @@ class Pipeline:
         blessing = write_files(Path(f"{model.uri}-blessing"), {"BLESSED" if blessed else "NOT_BLESSED": ""})
         comparable = {"comparable": model.get_string_custom_property("comparable"), "rows": 3.0}
         made = {"name": "17", "uri": model.uri, "metadata": comparable, "type": {"instanceSchema": "title: tfx.Model"}}
-        told = {
+        executor_input = {
             "inputs": {
                 "artifacts": {"model": {"artifacts": [made]}},
                 "parameterValues": {"pipeline_home": str(self.home), **also},
             },
             "outputs": {"artifacts": {"blessing": {"artifacts": [{"uri": str(blessing)}]}}},
         }
-        keep_blessed(told)
-        return told
+        keep_blessed(executor_input)
+        return executor_input
 
     def find(self, candidate: Any) -> dict[str, Any]:
         """Returns what the component tells the Evaluator; nothing where it has found no model."""
@@ -117,13 +117,13 @@ def test_what_was_found_becomes_an_input_of_the_evaluator(pipeline):
     pipeline.evaluate(pipeline.model("1"))
     candidate = pipeline.model("2")
     found = pipeline.find(candidate)
-    told = pipeline.evaluate(candidate, found_baseline=json.dumps(found))
-    give_baseline(told)
-    (given,) = told["inputs"]["artifacts"]["baseline_model"]["artifacts"]
+    executor_input = pipeline.evaluate(candidate, found_baseline=json.dumps(found))
+    give_baseline(executor_input)
+    (given,) = executor_input["inputs"]["artifacts"]["baseline_model"]["artifacts"]
     # By its own name: what the blessing says of it is true of the service's metadata.
     assert (given["name"], given["uri"]) == ("17", str(pipeline.home / "1"))
-    assert given["type"] == told["inputs"]["artifacts"]["model"]["artifacts"][0]["type"]
+    assert given["type"] == executor_input["inputs"]["artifacts"]["model"]["artifacts"][0]["type"]
     assert given["metadata"]["comparable"] == candidate.get_string_custom_property("comparable")
-    told = pipeline.evaluate(candidate, found_baseline="")
-    give_baseline(told)
-    assert "baseline_model" not in told["inputs"]["artifacts"]
+    executor_input = pipeline.evaluate(candidate, found_baseline="")
+    give_baseline(executor_input)
+    assert "baseline_model" not in executor_input["inputs"]["artifacts"]

@@ -31,7 +31,7 @@ def test_a_slice_by_a_class_that_is_not_there_is_refused(value, held):
 
 
 @pytest.mark.parametrize(
-    ("names", "said", "label"),
+    ("names", "given", "label"),
     [
         (tuple("123456789"), 3, 2),
         (tuple("123456789"), "9", 8),
@@ -41,9 +41,9 @@ def test_a_slice_by_a_class_that_is_not_there_is_refused(value, held):
         (("7", "8", "A", "B"), 2, 2),
     ],
 )
-def test_a_number_means_the_class_of_this_name(names, said, label):
-    metric = Metric(name="Recall", binarize=[said])
-    config = eval_config(EvaluatorSection(slices=[{"label": said}], metrics=[metric]), names)
+def test_a_number_means_the_class_of_this_name(names, given, label):
+    metric = Metric(name="Recall", binarize=[given])
+    config = eval_config(EvaluatorSection(slices=[{"label": given}], metrics=[metric]), names)
     assert config.slicing_specs[-1].feature_values["label"] == str(label)
     assert list(config.metrics_specs[-1].binarize.class_ids.values) == [label]
 

@@ -202,9 +202,11 @@ def test_a_change_that_is_asked_for_in_slices_is_missed_in_each_of_them(measured
     summary, blessed = sliced
     crossed = {(f"ink {much}", f"digit {label}") for much, label in zip(measured["ink"], measured["labels"])}
     places = [*{much for much, _ in crossed}, *(f"{much} x label {label}" for much, label in crossed)]
-    said = "changed by +0.0000 against the latest blessed model, allowed is +0.0100"
+    message = "changed by +0.0000 against the latest blessed model, allowed is +0.0100"
     # The line says which, and there is no other reason.
-    assert sorted(summary.reasons) == sorted(f"sparse_top_k_categorical_accuracy of {place} {said}" for place in places)
+    assert sorted(summary.reasons) == sorted(
+        f"sparse_top_k_categorical_accuracy of {place} {message}" for place in places
+    )
     assert not blessed
 
 
@@ -243,7 +245,7 @@ MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE, MEAN_OF_INK = (
 
 
 @pytest.mark.parametrize(
-    ("slices", "metrics", "said"),
+    ("slices", "metrics", "message"),
     [
         (["shade"], [MEAN_OF_SHADE], "evaluator.slices: the feature `shade` is float32"),
         (["pair"], [], r"evaluator.slices: the feature `pair`, which has 2 values per example, of shape \[2\]"),
@@ -255,8 +257,8 @@ MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE, MEAN_OF_INK = (
     ],
 )
 def test_a_feature_of_many_values_or_of_fractions_is_refused_before_it_is_evaluated(
-    measured, tmp_path, slices, metrics, said
+    measured, tmp_path, slices, metrics, message
 ):
-    with pytest.raises(UserCodeError, match=said):
+    with pytest.raises(UserCodeError, match=message):
         _evaluate(measured["inputs"], tmp_path, slices, metrics)
     assert not (tmp_path / "evaluation").exists()

@@ -35,7 +35,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("examples", ""),
         ("image", ""),
@@ -43,13 +43,13 @@ SERVED = {
         ("inputs", r"`serving_default`, which takes inputs: string \(None,\): .*base64"),
     ],
 )
-def test_a_signature_that_tfma_cannot_call_is_told(tmp_path, name, told):
+def test_a_signature_that_tfma_cannot_call_is_told(tmp_path, name, message):
     spec, function = SERVED[name]
     module = tf.Module()
     module.serve = tf.function(lambda **inputs: {"scores": function(inputs[name])}, input_signature=None)
     tf.saved_model.save(module, str(tmp_path), {"serving_default": module.serve.get_concrete_function(**{name: spec})})
     records = [example(image=bytes(range(4)), label=1)] * 3
-    refused = pytest.raises(UserCodeError, match=told) if told else contextlib.nullcontext()
+    refused = pytest.raises(UserCodeError, match=message) if message else contextlib.nullcontext()
     with refused:
         try_signature(str(tmp_path), CONFIG, records)
 
@@ -90,7 +90,7 @@ def _asked(name, **asked):
 
 
 @pytest.mark.parametrize(
-    ("metric", "said"),
+    ("metric", "message"),
     [
         ("AUG", "did you mean `AUC`?"),
         ("CategoricalAccuracy", "did you mean `SparseCategoricalAccuracy`?"),
@@ -102,8 +102,8 @@ def _asked(name, **asked):
         (_asked("Recall", aggregate="weighted_macro", threshold={"lower": 1}), "no single number under its name"),
     ],
 )
-def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, said):
-    with pytest.raises(DeclarationError, match=f"(?s)evaluator.metrics: .*{re.escape(said)}"):
+def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, message):
+    with pytest.raises(DeclarationError, match=f"(?s)evaluator.metrics: .*{re.escape(message)}"):
         _try(metric)
 
 

@@ -79,7 +79,7 @@ def test_from_and_to_the_file_systems_of_tensorflow(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("base", "told"),
+    ("base", "message"),
     [
         ("{model}/Format-Serving/saved_model.pb", "cannot be pushed to .*(exists|directory)"),
         ("", "cannot push to the push_destination"),
@@ -87,8 +87,8 @@ def test_from_and_to_the_file_systems_of_tensorflow(model, tmp_path):
         ("nobody://knows/this", "cannot be pushed to nobody://knows/this"),
     ],
 )
-def test_a_destination_that_cannot_be_used_is_a_stated_error(model, tmp_path, base, told):
-    with pytest.raises(errors.PipelineError, match=told) as caught:
+def test_a_destination_that_cannot_be_used_is_a_stated_error(model, tmp_path, base, message):
+    with pytest.raises(errors.PipelineError, match=message) as caught:
         execute(model, base.format(model=model), tmp_path / "output")
     assert caught.value.todo
 

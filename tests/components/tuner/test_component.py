@@ -55,7 +55,7 @@ TWICE = Settings(arguments={"onednn": False})
 
 
 @pytest.mark.parametrize(
-    ("values", "begin", "said"),
+    ("values", "begin", "message"),
     [
         ({"tune": {"ranges": {}}}, "Tuner(tune=…) has 1 problem", "there is nothing to vary"),
         ({"tune": {"ranges": {"a": [1, 2]}, "objective": "quality"}}, "Tuner(tune=…)", "set tune.objective.mode"),
@@ -66,10 +66,10 @@ TWICE = Settings(arguments={"onednn": False})
         ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…): the settings hold", "values in one place"),
     ],
 )
-def test_what_is_wrong_is_refused_in_python_and_its_own_name(module, values, begin, said):
+def test_what_is_wrong_is_refused_in_python_and_its_own_name(module, values, begin, message):
     with pytest.raises(DeclarationError) as caught:
         tuner(module_file=module, **values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).splitlines()[0].startswith(begin)
 
 
