@@ -108,9 +108,9 @@ class ForkedWorkdir(Workdir):
         late.start()
         ended = self._forks.wait(pid)
         late.cancel()
-        assert ended == code, self._forks.said
-        assert "Traceback" not in self._forks.said
-        return self._forks.said
+        assert ended == code, self._forks.output
+        assert "Traceback" not in self._forks.output
+        return self._forks.output
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Finished:
     """What a run of a preset left, before anything else was run in its folder."""
 
     workdir: Workdir
-    said: str
+    output: str
     summary: dict[str, Any]
     versions: list[str]
     examples: Path
@@ -128,13 +128,13 @@ class Finished:
 
     @classmethod
     def of(cls, workdir: Workdir, name: str, *args: str) -> Finished:
-        said = workdir.run(name, *args)
+        output = workdir.run(name, *args)
         home = workdir.path / name
         (logs,) = (home / "logs").iterdir()
         (examples,) = (home / "artifacts" / "TfdsExampleGen" / "examples").iterdir()
         versions = [str(version) for version in (home / "serving").iterdir()]
         kept = shutil.copytree(workdir.path, workdir.path.parent / "kept")
-        return cls(workdir, said, workdir.summary(name), versions, examples / "Split-eval", logs, kept)
+        return cls(workdir, output, workdir.summary(name), versions, examples / "Split-eval", logs, kept)
 
 
 @pytest.fixture(scope="session")

@@ -28,21 +28,21 @@ def test_a_run_goes_on_in_keras_from_its_last_step(digits_run, forks, tmp_path):
     workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
     shutil.copytree(digits_run.kept, workdir.path)
     pid = forks.start(["convert", str(workdir.path / "digits"), "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
-    assert "compared      359 evaluation examples: 0 with another class" in forks.said
+    assert forks.wait(pid) == 0, forks.output
+    assert "compared      359 evaluation examples: 0 with another class" in forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert set(proof["logits"]) == {"estimator", "exported model"}
     assert max(proof["next_step"].values()) <= 1e-6
     step, goes_on = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
-    assert f"continue by   tfx-estimator run {goes_on}" in forks.said
+    assert f"continue by   tfx-estimator run {goes_on}" in forks.output
     assert yaml.safe_load((converted / "new.yaml").read_text())["trainer"]["train_steps"] == 2 * step == 1200
     workdir.run(goes_on, "--set", "trainer.train_steps=640")
     training = workdir.summary("digits")["training"]
     assert (training["first_step"], training["last_step"]) == (step, 640)
     page = tmp_path / "report.html"
     pid = forks.start(["report", str(workdir.path / "digits"), "--output", str(page)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     assert 'id="conversion"' in page.read_text()
     assert "raise trainer.train_steps" in workdir.run(goes_on, "--set", f"trainer.train_steps={step}", code=2)
 
@@ -78,11 +78,11 @@ def test_a_model_dir_that_no_run_has_made_is_converted_by_a_declaration(forks, t
         ["convert", str(tmp_path / "model_dir"), "--network", "keras_cnn:network"],
     )
     pid = forks.start([*words, "--output", str(converted)])
-    assert forks.wait(pid) == 2, forks.said
-    assert "is a checkpoint, which contains neither its network nor its data" in forks.said
+    assert forks.wait(pid) == 2, forks.output
+    assert "is a checkpoint, which contains neither its network nor its data" in forks.output
     declared = ["--declaration", str(example / "own-model-fn.yaml")]
     pid = forks.start([*words, *declared, "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert max(proof["logits"].values()) <= 1e-6
@@ -113,10 +113,10 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
     run(*_steps(100))
     home, keras3 = str(workdir.path / "mnist"), tmp_path / "keras 3"
     pid = forks.start(["convert", home, "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     if HERE.has_keras_3:
         pid = forks.start(["convert", home, "--to", "keras3", "--output", str(keras3)])
-        assert forks.wait(pid) == 0, forks.said
+        assert forks.wait(pid) == 0, forks.output
         _write_batches(home, 100, keras3 / "batches.npz")
     run(*_steps(200))
     stayed = workdir.summary("mnist")
@@ -167,7 +167,7 @@ def test_a_model_fn_in_the_manner_of_tensorflow_goes_on(forks, tmp_path, name):
     workdir.run(str(tmp_path / "old.yaml"))
     words = ["convert", str(workdir.path / "old"), "--declaration", str(tmp_path / "old.yaml")]
     pid = forks.start([*words, "--network", f"{name}:network", "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["compared"], proof["chance"]) == (compared, chance)
     assert max(proof["logits"].values()) <= 1e-6
@@ -280,7 +280,7 @@ def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, fork
     home = str(digits_run.kept / "digits")
     words = ["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)]
     pid = forks.start(words)
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert proof["examples"] == 1438
@@ -317,8 +317,8 @@ print(json.dumps([before, model.evaluate(dataset, verbose=0), float(apart), "tfx
 def test_the_exported_graph_of_a_run_trains_on_in_keras_alone(digits_run, forks, tmp_path):
     kept, home = tmp_path / "kept", str(digits_run.kept / "digits")
     pid = forks.start(["convert", home, "--keep-graph", "--output", str(kept)])
-    assert forks.wait(pid) == 0, forks.said
-    assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.said
+    assert forks.wait(pid) == 0, forks.output
+    assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.output
     proof = json.loads((kept / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert max(proof["answers"], *proof["kept"].values()) <= 1e-6

@@ -57,7 +57,7 @@ class Pushes:
         arguments = self.arguments()
         assert self.forks.disturbed(arguments, "Pusher", operation=operation, fault=fault) == code, operation
         self.check(pushed=False)
-        assert self.forks.call(arguments) == 0, self.forks.said
+        assert self.forks.call(arguments) == 0, self.forks.output
         self.check(pushed=True)
 
 
@@ -124,5 +124,5 @@ def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, digits_run, 
         declared = arguments(1001 + index)
         assert forks.disturbed(declared, "Trainer", operation=operation) == -9, operation
         check(pushed=False)
-        assert forks.call(declared) == 0, forks.said
+        assert forks.call(declared) == 0, forks.output
         check(pushed=True)

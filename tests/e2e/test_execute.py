@@ -53,9 +53,9 @@ class Rehearsal:
     def execute_forked(self, forks: Forks, *arguments: str, fresh: int = 1) -> dict[str, Any]:
         """The same, its containers but so many forked: each is seconds shorter."""
         pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments], "", fresh)
-        assert forks.wait(pid) == 0, forks.said
-        assert "Traceback" not in forks.said
-        return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
+        assert forks.wait(pid) == 0, forks.output
+        assert "Traceback" not in forks.output
+        return json.JSONDecoder().raw_decode(forks.output, forks.output.index("{"))[0]
 
     def finish(self, started: subprocess.Popen, code: int = 0) -> dict[str, Any]:
         try:

@@ -54,7 +54,7 @@ def _check_predicted(served, results, tmp_path):
 
 
 def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_digits):
-    said, results = digits_run.said, digits_run.summary
+    said, results = digits_run.output, digits_run.summary
     assert results["accuracy"] >= 0.95
     assert results["blessed"] is True
     assert results["examples"] == {"train": 1438, "eval": 359}

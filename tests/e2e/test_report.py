@@ -61,7 +61,7 @@ def check_page(browser: Browser, page: Path) -> None:
 
 def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digits, browser):
     page = digits_run.logs / "report.html"
-    assert f"report        {page}\n" in digits_run.said
+    assert f"report        {page}\n" in digits_run.output
     assert page.stat().st_size < 3_000_000
     check_page(browser, page)
     browser.open(page, DESKTOP)

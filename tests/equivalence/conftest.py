@@ -210,7 +210,7 @@ def train_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
     forks = Forks("tests.equivalence.apart:run", tmp_path_factory.mktemp("apart"))
 
     def train(module: str, folder: Path, *arguments: str) -> None:
-        assert forks.call(module, str(folder), *arguments) == 0, forks.said[-3000:]
+        assert forks.call(module, str(folder), *arguments) == 0, forks.output[-3000:]
 
     yield train
     forks.close()

@@ -55,7 +55,7 @@ class Forks:
 
     def __init__(self, target: str, folder: Path) -> None:
         self._folder, self._logs = folder, 0
-        self._said: dict[int, Path] = {}
+        self._log_files: dict[int, Path] = {}
         self._command = [sys.executable, "-m", "tests.faults.forks", target]
         self._begin()
 
@@ -76,12 +76,12 @@ class Forks:
         self._server.stdout.close()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return (self._folder / f"{self._logs}.log").read_text()
 
     @property
     def result(self) -> str:
-        return self.said.splitlines()[-1]
+        return self.output.splitlines()[-1]
 
     def call(self, *arguments: object) -> int:
         return self.wait(self.start(*arguments))
@@ -91,22 +91,22 @@ class Forks:
             self._begin()
         self._logs += 1
         log = self._folder / f"{self._logs}.log"
-        pid = self._ask(arguments=arguments, log=str(log))
-        self._said[pid] = log
+        pid = self._request(arguments=arguments, log=str(log))
+        self._log_files[pid] = log
         return pid
 
-    def said_by(self, pid: int) -> str:
-        return self._said[pid].read_text()
+    def output_of(self, pid: int) -> str:
+        return self._log_files[pid].read_text()
 
     def wait(self, pid: int) -> int:
         """Returns the exit code of a call that was begun."""
-        return self._ask(wait=pid)
+        return self._request(wait=pid)
 
     def operations(self, *arguments: object, within: str) -> list[Operation]:
         """Calls, and lists the operations that change files."""
         trace = self._folder / "trace"
         code = self._traced(arguments, "-y", "-o", str(trace), "-e", f"trace={_CALLS}")
-        assert code == 0, self.said
+        assert code == 0, self.output
         counts: dict[str, int] = {}
         found = []
         for match in filter(None, map(_LINE.match, trace.read_text().splitlines())):
@@ -140,13 +140,13 @@ class Forks:
         """Waits until a call that was begun has stopped itself."""
 
         def has_stopped() -> bool:
-            assert psutil.pid_exists(pid), f"the process has ended before it came to where it stops:\n{self.said}"
+            assert psutil.pid_exists(pid), f"the process has ended before it came to where it stops:\n{self.output}"
             return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
         place = "the place where the process stops"
-        wait_until(has_stopped, lambda: f"{place}:\n{self.said}", _DEADLINE_SECONDS, every=0.005)
+        wait_until(has_stopped, lambda: f"{place}:\n{self.output}", _DEADLINE_SECONDS, every=0.005)
 
-    def _ask(self, **request: object) -> int:
+    def _request(self, **request: object) -> int:
         try:
             self._server.stdin.write(json.dumps(request) + "\n")
             self._server.stdin.flush()

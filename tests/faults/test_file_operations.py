@@ -34,7 +34,7 @@ def models(forks, tmp_path_factory) -> list[Path]:
     """Two model artifacts, the first with what adds 1."""
     home = tmp_path_factory.mktemp("models")
     one, other = home / "1" / "Format-Serving", home / "2" / "Format-Serving"
-    assert forks.call("save", str(one), 1.0) == 0, forks.said
+    assert forks.call("save", str(one), 1.0) == 0, forks.output
     shutil.copytree(one, other)
     (other / "assets" / "vocabulary.txt").write_text("another\n" * 5000)
     return [home / "1", home / "2"]
@@ -46,7 +46,7 @@ class Served:
     def __init__(self, folder: Path, forks: Forks, models: list[Path]) -> None:
         self.base, self._output, self._forks, self._models = folder / "serving", folder / "pushed", forks, models
         self.arguments = ("push", str(models[1]), str(self.base), str(self._output))
-        assert forks.call("push", str(models[0]), str(self.base), str(self._output)) == 0, forks.said
+        assert forks.call("push", str(models[0]), str(self.base), str(self._output)) == 0, forks.output
         self.first = forks.result
 
     def operations(self) -> list[Operation]:
@@ -70,7 +70,7 @@ class Served:
 
     def push_again(self) -> None:
         """The next push ends with two versions, and nothing else; then all is as it was at first."""
-        assert self._forks.call(*self.arguments) == 0, self._forks.said
+        assert self._forks.call(*self.arguments) == 0, self._forks.output
         first, second = self.versions()
         assert (first, second) == (self.first, self._forks.result)
         assert sorted(os.listdir(self.base)) == [first, second]
@@ -111,12 +111,12 @@ def test_a_full_disk_is_a_stated_error_and_leaves_nothing(served, forks):
         if " = -1 " in operation.text or synced_late:
             continue
         assert served.push(operation, FULL) == 6, operation
-        assert "No space left on device" in forks.said
-        assert "make room" in forks.said
+        assert "No space left on device" in forks.output
+        assert "make room" in forks.output
         assert os.listdir(served.base) == [served.first], operation
     archive = next(each for each in operations if each.call == "sendfile")
     assert served.push(archive, FULL) == 6
-    assert "make room" in forks.said
+    assert "make room" in forks.output
     served.push_again()
 
 
@@ -139,7 +139,7 @@ class Trained:
     def train(self) -> list[bool]:
         """Executes it to the end; tells whether it went on from what was there."""
         arguments = self.arguments()
-        assert self._forks.call(*arguments) == 0, self._forks.said
+        assert self._forks.call(*arguments) == 0, self._forks.output
         number = arguments[-1]
         assert sorted(os.listdir(self.root / "model" / str(number))) == ["Format-Serving", "Format-TFMA"]
         assert self.published(number).exists()
@@ -178,9 +178,9 @@ def test_a_second_run_is_refused_until_the_first_one_ends_or_is_killed(forks, tr
     try:
         forks.wait_for_stop(first)
         assert forks.call(*trained.arguments()) == 5
-        assert f"another run uses {trained.root}/training/" in forks.said
-        assert f": process {first} on {socket.gethostname()}, since 20" in forks.said
-        assert f"to do:    wait for it, or end it (kill {first}) and run this again" in forks.said
+        assert f"another run uses {trained.root}/training/" in forks.output
+        assert f": process {first} on {socket.gethostname()}, since 20" in forks.output
+        assert f"to do:    wait for it, or end it (kill {first}) and run this again" in forks.output
     finally:
         os.kill(first, signal.SIGKILL)
     assert forks.wait(first) == -9

@@ -26,7 +26,7 @@ BOTH = "cancer_both"
 class Run:
     root: Path
     models: dict[str, Path]
-    said: str
+    output: str
 
     def properties(self, model: str) -> dict[str, Any]:
         """Custom properties of a Trainer's model run, from ML Metadata."""
@@ -47,8 +47,8 @@ def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         modules = [*MODULES, f"{BOTH}=trained", *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
     else:
         modules = [MODULES[0], f"{BOTH}=trained", f"{MODULES[2]}=trained"]
-    assert forks.call(["others", str(root), *modules]) == 0, forks.said[-4000:]
-    return Run(root, {name: Path(folder) for name, folder in json.loads(forks.result).items()}, forks.said)
+    assert forks.call(["others", str(root), *modules]) == 0, forks.output[-4000:]
+    return Run(root, {name: Path(folder) for name, folder in json.loads(forks.result).items()}, forks.output)
 
 
 @dataclass(frozen=True)

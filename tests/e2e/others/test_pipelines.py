@@ -42,10 +42,9 @@ def test_an_estimators_run_fn_leaves_what_its_trainer_fn_would(others, served):
 def test_training_is_told_as_tfx_tells_of_its_components(others):
     ours = len(others.models.keys() - {"tfx"})
     # Each line once; a run_fn reports no steps.
-    assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", others.said)) == 1
-    assert (
-        len(re.findall(rf"logs of its tasks: {re.escape(str(others.root))}\S+/training/\S+/logs", others.said)) == ours
-    )
+    assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", others.output)) == 1
+    logs = rf"logs of its tasks: {re.escape(str(others.root))}\S+/training/\S+/logs"
+    assert len(re.findall(logs, others.output)) == ours
     assert others.properties("cancer_canned")["last_step"] == 200
     assert others.properties("cancer_canned")["extra_steps"] == 0
     for name in others.models.keys() - {"tfx"}:

@@ -76,8 +76,8 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def execute(folder: Path, forks: Forks) -> dict[str, Any]:
     """Executes what was adapted; returns the summary."""
     pid = forks.start(["execute", str(folder / "taxi.yaml"), "--root", str(folder / "root"), "--json"])
-    assert forks.wait(pid) == 0, forks.said
-    return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
+    assert forks.wait(pid) == 0, forks.output
+    return json.JSONDecoder().raw_decode(forks.output, forks.output.index("{"))[0]
 
 
 def states(results: dict[str, Any]) -> dict[str, str]:
