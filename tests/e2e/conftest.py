@@ -51,10 +51,10 @@ class Workdir:
         command = [self._python, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
         command += [] if dry_run else ["--no-dry-run"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
-        said = done.stdout + done.stderr
-        assert done.returncode == code, said
-        assert "Traceback" not in said
-        return said
+        printed = done.stdout + done.stderr
+        assert done.returncode == code, printed
+        assert "Traceback" not in printed
+        return printed
 
     def run_unread(self, *args: str, seconds: float = 280) -> str:
         """The same, with a reader that leaves after the first line, as `head -1` does."""
@@ -64,11 +64,11 @@ class Workdir:
             assert run.stdout.readline()
             run.stdout.close()
             try:
-                _, said = run.communicate(timeout=seconds)
+                _, printed = run.communicate(timeout=seconds)
             finally:
                 run.kill()
-        assert run.returncode == 0, said
-        return said
+        assert run.returncode == 0, printed
+        return printed
 
     def summary(self, name: str) -> dict[str, Any]:
         path = sorted((self.path / name / "logs").glob("*/summary.json"))[-1]

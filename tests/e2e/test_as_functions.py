@@ -21,8 +21,8 @@ pytestmark = pytest.mark.e2e
 
 
 def test_a_run_of_python_is_one_of_the_command_line(digits_run: Finished) -> None:
-    environment, said = dict(os.environ), io.StringIO()
-    with contextlib.redirect_stderr(said):
+    environment, stderr = dict(os.environ), io.StringIO()
+    with contextlib.redirect_stderr(stderr):
         result = tfx_estimator.run("digits", digits_run.workdir.path, dry_run=False)
     assert dict(os.environ) == environment
     before = digits_run.summary
@@ -39,7 +39,7 @@ def test_a_run_of_python_is_one_of_the_command_line(digits_run: Finished) -> Non
         f"{result.logs}/report.html",
     )
     assert Path(result.summary["model"], "saved_model.pb").is_file()
-    assert f"accuracy      {before['accuracy']:.4f}" in said.getvalue()
+    assert f"accuracy      {before['accuracy']:.4f}" in stderr.getvalue()
     row = result.to_dataframe().iloc[0]
     assert (row["name"], row["accuracy"], row["blessed"]) == ("digits", before["accuracy"], True)
     loss = result.curves().query("metric == 'loss' and of == 'eval'")

@@ -17,9 +17,9 @@ def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse
 
     # One of the Keras path, with the Estimator's.
     worse = ("--set", "trainer.path=keras", "--set", "trainer.train_steps=5")
-    said = workdir.run("digits", *quick, *worse, "--require-blessing", "--json", code=7)
-    bad, end = json.JSONDecoder().raw_decode(said)
-    said = said[end:]
+    printed = workdir.run("digits", *quick, *worse, "--require-blessing", "--json", code=7)
+    bad, end = json.JSONDecoder().raw_decode(printed)
+    printed = printed[end:]
     assert bad == {**workdir.summary("digits"), "seconds": bad["seconds"]}
     assert (bad["state"], bad["exit_code"], bad["error"]["type"]) == ("failed", 7, "NotBlessedError")
     assert bad["metrics"]["sparse_categorical_accuracy"] == bad["accuracy"]
@@ -29,8 +29,8 @@ def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse
     (reason,) = bad["reasons"]
     change = bad["accuracy"] - good["accuracy"]
     assert reason == f"accuracy changed by {change:+.4f} against the latest blessed model, allowed is -0.0100"
-    assert f"blessed       no: {reason}\n" in said
-    assert f"tfx-estimator: the model is not blessed: {reason}\n  expected: " in said
+    assert f"blessed       no: {reason}\n" in printed
+    assert f"tfx-estimator: the model is not blessed: {reason}\n  expected: " in printed
     assert [str(path) for path in (workdir.path / "digits" / "serving").iterdir()] == [good["pushed"]]
 
     # Nor is a model of other images compared with that one.

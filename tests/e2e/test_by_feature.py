@@ -103,13 +103,13 @@ def test_an_example_pushes_a_blessed_model(name, tmp_path):
     for other in FIRST.get(name, ()):
         workdir.run(f"{other}.yaml", cwd=folder)
     effect, options = EFFECTS.get(name, (None, ()))
-    said = workdir.run(f"{name}.yaml", *options, cwd=folder)
+    output = workdir.run(f"{name}.yaml", *options, cwd=folder)
     # An example of which nothing is told proves nothing.
     assert name in {*SAID, *EFFECTS}
-    assert SAID.get(name, "") in said
+    assert SAID.get(name, "") in output
     if name == "pipeline_parallel":
         # Of one stage after the other it would be a half; the ideal one is 0.11.
-        assert float(re.search(r"bubble (0\.\d+)", said)[1]) < 0.4
+        assert float(re.search(r"bubble (0\.\d+)", output)[1]) < 0.4
     results = workdir.summary(name.replace("_", "-"))
     assert results["blessed"] is True
     if effect is not None:

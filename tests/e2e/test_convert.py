@@ -34,17 +34,17 @@ def test_a_run_goes_on_in_keras_from_its_last_step(digits_run, forks, tmp_path):
     assert proof["holds"]
     assert set(proof["logits"]) == {"estimator", "exported model"}
     assert max(proof["next_step"].values()) <= 1e-6
-    step, goes_on = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
-    assert f"continue by   tfx-estimator run {goes_on}" in forks.output
+    step, declaration = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
+    assert f"continue by   tfx-estimator run {declaration}" in forks.output
     assert yaml.safe_load((converted / "new.yaml").read_text())["trainer"]["train_steps"] == 2 * step == 1200
-    workdir.run(goes_on, "--set", "trainer.train_steps=640")
+    workdir.run(declaration, "--set", "trainer.train_steps=640")
     training = workdir.summary("digits")["training"]
     assert (training["first_step"], training["last_step"]) == (step, 640)
     page = tmp_path / "report.html"
     pid = forks.start(["report", str(workdir.path / "digits"), "--output", str(page)])
     assert forks.wait(pid) == 0, forks.output
     assert 'id="conversion"' in page.read_text()
-    assert "raise trainer.train_steps" in workdir.run(goes_on, "--set", f"trainer.train_steps={step}", code=2)
+    assert "raise trainer.train_steps" in workdir.run(declaration, "--set", f"trainer.train_steps={step}", code=2)
 
 
 def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, tmp_path):
@@ -226,10 +226,10 @@ def _write_batches(home: str, count: int, file: Path) -> None:
 
 def _trained_in_keras_3(converted: Path, by: str) -> dict[str, np.ndarray]:
     """Trains the written source on in Keras 3, and returns the weights that it ends with by the Estimator's names."""
-    told = json.dumps(["train", str(converted), str(converted / "batches.npz"), by])
+    request = json.dumps(["train", str(converted), str(converted / "batches.npz"), by])
     program = ROOT / "tests" / "pipeline" / "convert" / "keras3_process.py"
     environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run([sys.executable, program], input=f"{told}\n", env=environment, text=True, check=True)
+    subprocess.run([sys.executable, program], input=f"{request}\n", env=environment, text=True, check=True)
     values = np.load(converted / f"{by}.npz")
     tensors = json.loads((converted / "mapping.json").read_text())["tensors"]
     return {each["tensor"]: values[each["place"]] for each in tensors if each["kind"] == "weight"}

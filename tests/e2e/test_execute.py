@@ -37,8 +37,8 @@ class Rehearsal:
         self.file = folder / f"compiled.{'json' if target == VERTEX else 'yaml'}"
 
     def compile(self, source: str, *overrides: str) -> None:
-        told = [word for each in (*COMMON, *OF_TARGET[self.target], *overrides) for word in ("--set", each)]
-        arguments = ["compile", source, "--target", self.target, "--output", str(self.file), "--force", *told]
+        options = [word for each in (*COMMON, *OF_TARGET[self.target], *overrides) for word in ("--set", each)]
+        arguments = ["compile", source, "--target", self.target, "--output", str(self.file), "--force", *options]
         assert main(arguments) == 0
 
     def start(self, *arguments: str) -> subprocess.Popen:
@@ -59,13 +59,13 @@ class Rehearsal:
 
     def finish(self, started: subprocess.Popen, code: int = 0) -> dict[str, Any]:
         try:
-            told, said = started.communicate(timeout=500)
+            stdout, stderr = started.communicate(timeout=500)
         finally:
             started.terminate()
             started.wait()
-        assert started.returncode == code, said
-        assert "Traceback" not in said
-        return json.loads(told)
+        assert started.returncode == code, stderr
+        assert "Traceback" not in stderr
+        return json.loads(stdout)
 
 
 def _states(results: dict[str, Any]) -> dict[str, str]:
@@ -276,8 +276,8 @@ def test_a_module_file_travels_and_an_edited_one_trains_anew(tmp_path):
     project = copy_example("module-file", tmp_path)
     rehearsal = Rehearsal(tmp_path / "compiled", KUBEFLOW)
     rehearsal.folder.mkdir()
-    told = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
-    compile_it = [sys.executable, "-m", "tfx_estimator", "compile", "module-file.yaml", "--target", KUBEFLOW, *told]
+    options = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
+    compile_it = [sys.executable, "-m", "tfx_estimator", "compile", "module-file.yaml", "--target", KUBEFLOW, *options]
 
     def compile_anew() -> None:
         # In a process of its own: modules of these names are other tests', too.

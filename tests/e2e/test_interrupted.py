@@ -77,12 +77,12 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(
         step = _wait_for_checkpoint(run, workdir.path / "digits" / "artifacts" / "Trainer" / "training")
         tasks = psutil.Process(run.pid).children(recursive=True)
         os.kill(run.pid, number)
-        said, _ = run.communicate(timeout=30)
+        output, _ = run.communicate(timeout=30)
     finally:
         run.kill()
         run.wait()
     assert run.returncode == code
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert tasks
     gone, alive = psutil.wait_procs(tasks, timeout=10)
     assert len(gone) == len(tasks), alive
@@ -137,7 +137,7 @@ def test_a_signal_ends_any_component_at_once_and_the_next_run_goes_on(workdir, t
             _wait_for_component(run, workdir.path / "digits" / "artifacts", PLACES[component])
             begun = time.monotonic()
             run.send_signal(number)
-            said, _ = run.communicate(timeout=30)
+            output, _ = run.communicate(timeout=30)
         finally:
             run.kill()
             run.wait()
@@ -147,11 +147,11 @@ def test_a_signal_ends_any_component_at_once_and_the_next_run_goes_on(workdir, t
             assert run.returncode == -number
             assert list(temporary.iterdir())
             continue
-        assert run.returncode == 128 + number, said
+        assert run.returncode == 128 + number, output
         word = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
-        assert f"tfx-estimator: {word} in component {component}; the next run continues from there" in said
+        assert f"tfx-estimator: {word} in component {component}; the next run continues from there" in output
         assert workdir.states("digits")[component] == "interrupted"
-        assert "Traceback" not in said
+        assert "Traceback" not in output
         assert not list(temporary.iterdir())
 
 

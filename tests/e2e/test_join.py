@@ -30,12 +30,12 @@ def test_the_chief_runs_the_pipeline_and_the_others_train_with_it(digits_run: Fi
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        said, _ = run.communicate(timeout=200)
+        output, _ = run.communicate(timeout=200)
     finally:
         run.terminate()
         run.wait()
-    assert run.returncode == 0, said
-    assert "worker-0 has ended: steps 0 to 100" in said
+    assert run.returncode == 0, output
+    assert "worker-0 has ended: steps 0 to 100" in output
     results, states = workdir.summary("digits"), workdir.states("digits")
     assert (states["Transform"], states["Trainer"]) == ("cached", "ran")
     assert results["training"]["last_step"] == 100

@@ -78,7 +78,7 @@ def _compile(folder: Path, kind: Kind) -> Path:
     text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=folder / "volume")
     project, file = write_project(folder / "project", text), folder / "compiled" / "digits.yaml"
     file.parent.mkdir()
-    told = (
+    options = (
         "deploy.pipeline_root=gs://a-bucket/pipelines",
         f"deploy.training_root={folder / 'volume' / 'trainings'}",
         "deploy.service_account=trainer",
@@ -86,7 +86,7 @@ def _compile(folder: Path, kind: Kind) -> Path:
         "deploy.tfjob.train=false",
         f"deploy.{kind.section}.train=true",
     )
-    command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*told)]
+    command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*options)]
     subprocess.run([*command, "--output", str(file)], cwd=project, check=True, capture_output=True, timeout=120)
     shutil.rmtree(project)
     return file
@@ -96,7 +96,7 @@ class Execution:
     """`tfx-estimator execute`, whose steps reach the cluster as its pods do; the bucket is a folder."""
 
     def __init__(self, file: Path, server: ApiServer, secrets: Path) -> None:
-        self.root, self._log = secrets.parent / "bucket", secrets.parent / "said"
+        self.root, self._log = secrets.parent / "bucket", secrets.parent / "stderr"
         unshare = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
         start = [*unshare, "sh", "-ec", AS_A_POD, str(secrets)]
         own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
@@ -108,13 +108,13 @@ class Execution:
             (config := secrets / "config").write_text(text)
             start, own = [], {**own, "KUBECONFIG": str(config)}
         execute = [sys.executable, "-m", "tfx_estimator", "execute", str(file), "--root", str(self.root), "--json"]
-        with self._log.open("w") as said:
+        with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
                 [*start, *execute, "--require-blessing"],
                 cwd=secrets.parent,
                 env=own,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=stderr,
                 text=True,
             )
 
@@ -126,18 +126,18 @@ class Execution:
         self.process.wait()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         logs = sorted(self.root.glob("*/logs/*/*.log"))
         return "\n".join(path.read_text(errors="replace")[-4000:] for path in (self._log, *logs[-2:]))
 
     def until_step(self, step: int, training: Path) -> None:
         def is_done() -> bool:
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.output
             files = training.glob("*/logs/chief-0.*.progress.jsonl")
             events = [each for file in files for each in ProgressReader(str(file)).read()]
             return any(each["event"] is Event.STEP and each["step"] >= step for each in events)
 
-        wait_until(is_done, lambda: f"step {step}: {self.said}", 400, every=0.1)
+        wait_until(is_done, lambda: f"step {step}: {self.output}", 400, every=0.1)
 
     def kill_step(self) -> None:
         """Ends the container of the Trainer, as a node that fails does."""
@@ -149,9 +149,9 @@ class Execution:
         step.kill()
 
     def summary(self) -> dict:
-        told, _ = self.process.communicate(timeout=600)
-        assert self.process.returncode == 0, self.said
-        return json.loads(told)
+        stdout, _ = self.process.communicate(timeout=600)
+        assert self.process.returncode == 0, self.output
+        return json.loads(stdout)
 
 
 def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server, secrets, tmp_path, monkeypatch):

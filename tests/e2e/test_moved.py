@@ -34,9 +34,9 @@ def copied(digits_run: Finished, forks, tmp_path) -> Iterator[ForkedWorkdir]:
 def test_a_copy_pushes_its_own_model_and_reports_it(digits_run, copied):
     # All but the reading of the data is done anew: in fewer steps.
     declared = ("digits", "--set", "trainer.train_steps=200")
-    said, home = copied.run(*declared), copied.path / "digits"
+    output, home = copied.run(*declared), copied.path / "digits"
     place = digits_run.workdir.path / "digits"
-    assert said.count(f"{home} was moved or copied from {place}: its artifacts are used from here") == 1
+    assert output.count(f"{home} was moved or copied from {place}: its artifacts are used from here") == 1
     assert copied.states("digits")["TfdsExampleGen"] == "cached"
     summary = copied.summary("digits")
     assert summary["blessed"]

@@ -54,7 +54,7 @@ def _check_predicted(served, results, tmp_path):
 
 
 def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_digits):
-    said, results = digits_run.output, digits_run.summary
+    output, results = digits_run.output, digits_run.summary
     assert results["accuracy"] >= 0.95
     assert results["blessed"] is True
     assert results["examples"] == {"train": 1438, "eval": 359}
@@ -62,7 +62,7 @@ def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_
     assert digits_run.versions == [results["pushed"]]
     _check_served(served_digits, results)
     for text in ("TfdsExampleGen", f"{results['accuracy']:.4f} on 359 examples", results["pushed"], "tensorboard"):
-        assert text in said
+        assert text in output
     assert len(results["slices"]["label"]) == 10
     assert sum(count for _, count in results["slices"]["label"].values()) == 359
     assert list(Path(results["model_run"]).glob("events.out.tfevents.*"))

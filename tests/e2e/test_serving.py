@@ -46,11 +46,11 @@ def test_the_pages_clients_get_what_the_model_answers(server, files, served_digi
     port = server.rest_port if client == "rest.py" else server.grpc_port
     monkeypatch.setattr(sys, "argv", [client, f"localhost:{port}", *files])
     exec(compile(PAGE.files[client], client, "exec"), {"__name__": "__main__"})
-    told = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [file for file, _, _ in told] == files
-    assert [name for _, name, _ in told] == [name.decode() for name in served_digits["classes"][:4]]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [file for file, _, _ in rows] == files
+    assert [name for _, name, _ in rows] == [name.decode() for name in served_digits["classes"][:4]]
     expected = served_digits["probabilities"][:4].max(axis=1)
-    np.testing.assert_allclose([float(score) for _, _, score in told], expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose([float(score) for _, _, score in rows], expected, rtol=0, atol=1e-6)
 
 
 def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_is_wrong(server, files, served_digits):
@@ -79,11 +79,11 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
         np.testing.assert_allclose(answers["probabilities"], served_digits["probabilities"][:4], rtol=0, atol=1e-6)
 
     wrong = tf.io.encode_png(np.zeros((30, 28, 1), np.uint8)).numpy()
-    (said,) = (block.text.strip() for block in PAGE.of("text") if "of the batch" in block.text)
-    with pytest.raises(grpc.RpcError, match="image 1 of the batch") as told:
+    (message,) = (block.text.strip() for block in PAGE.of("text") if "of the batch" in block.text)
+    with pytest.raises(grpc.RpcError, match="image 1 of the batch") as error:
         ask("encoded", "encoded", [encoded[0], wrong, b""])
-    assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert said in told.value.details()
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert message in error.value.details()
     body = {
         "signature_name": "encoded",
         "instances": [{"b64": base64.b64encode(each).decode()} for each in (encoded[0], wrong)],
@@ -91,7 +91,7 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
     url = f"http://localhost:{server.rest_port}/v1/models/digits/versions/{server.version}:predict"
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(url, json.dumps(body).encode())
-    assert said in json.load(refused.value)["error"]
+    assert message in json.load(refused.value)["error"]
     assert refused.value.code == 400
 
 

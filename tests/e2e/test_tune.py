@@ -81,17 +81,17 @@ def undisturbed(tmp_path_factory) -> tuple[Workdir, str, str]:
 
 
 def test_the_best_values_train_the_model_and_it_is_said(undisturbed):
-    workdir, said, _ = undisturbed
+    workdir, output, _ = undisturbed
     results = workdir.summary("tuned")
     tuning = results["tuning"]
     best = next(each for each in tuning["trials"] if each["number"] == tuning["best"])
     assert best["score"] == max(each["score"] for each in tuning["trials"])
-    assert len(re.findall(r"trial \d/4: accuracy 0\.\d{4}, ", said)) == 4
-    table = re.search(r"  trial +label_smoothing +learning_rate +accuracy +steps +seconds\n((?: .*\n){4})", said)
+    assert len(re.findall(r"trial \d/4: accuracy 0\.\d{4}, ", output)) == 4
+    table = re.search(r"  trial +label_smoothing +learning_rate +accuracy +steps +seconds\n((?: .*\n){4})", output)
     assert table
     [line] = [line for line in table[1].splitlines() if line.endswith("best")]
     assert line.split()[0] == str(best["number"])
-    assert re.search(rf"^tuned  .*trial {best['number']} of 4$", said, re.MULTILINE)
+    assert re.search(rf"^tuned  .*trial {best['number']} of 4$", output, re.MULTILINE)
     # The Trainer had these values, and no others.
     rate = best["values"]["trainer.optimizer.learning_rate"]
     stored = json.loads((Path(results["model_run"]) / "declaration.json").read_text())
@@ -109,10 +109,10 @@ def test_a_second_run_is_cached_and_more_trials_go_on(undisturbed):
     workdir.run(file)
     assert workdir.states("tuned")["Tuner"] == workdir.states("tuned")["Trainer"] == "cached"
     assert trials(workdir) == before
-    said = workdir.run(file, "--set", "tune.max_trials=5")
+    output = workdir.run(file, "--set", "tune.max_trials=5")
     assert trials(workdir)[:4] == before
     assert len(trials(workdir)) == 5
-    assert "trial 5/5" in said
+    assert "trial 5/5" in output
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
@@ -155,12 +155,12 @@ def test_a_module_file_is_given_names_of_its_own(workdir, tmp_path):
     edit(module, "AdamOptimizer(0.01)", "AdamOptimizer(RATE)")
     changed = ("tune.objective=loss", "tune.max_trials=2", "tune.ranges.rate=[0.0001, 0.02]")
     arguments = [part for each in changed for part in ("--set", each)]
-    said = workdir.run(str(folder / "module-file.yaml"), *arguments, dry_run=True)
+    output = workdir.run(str(folder / "module-file.yaml"), *arguments, dry_run=True)
     results = workdir.summary("module-file")
     assert results["tuning"]["best"] == next(
         each["number"] for each in results["tuning"]["trials"] if each["values"] == {"rate": 0.02}
     )
-    assert "tuned         rate 0.02: loss " in said
+    assert "tuned         rate 0.02: loss " in output
     best = min(each["score"] for each in results["tuning"]["trials"])
     assert results["training"]["eval_loss"] == pytest.approx(best, rel=1e-5)
 
@@ -187,8 +187,8 @@ def test_a_pipeline_of_somebody_elses_tunes_its_own_names(tmp_path):
         [sys.executable, "run_pipeline.py"], cwd=folder, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    [told] = folder.glob("runs/artifacts/Tuner/tuner_results/*/trials.json")
-    tuning = json.loads(told.read_text())
+    [file] = folder.glob("runs/artifacts/Tuner/tuner_results/*/trials.json")
+    tuning = json.loads(file.read_text())
     assert sorted(each["values"]["units"] for each in tuning["trials"]) == [1, 16]
     assert [each["status"] for each in tuning["trials"]] == ["completed"] * 2
     best = next(each["values"]["units"] for each in tuning["trials"] if each["number"] == tuning["best"])

@@ -93,14 +93,14 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, pat
     run = supervised.start()
     tasks = supervised.wait_for_step(INTERVAL + 5)
     os.kill(run.pid, number)
-    _, said = run.communicate(timeout=60)
+    _, stderr = run.communicate(timeout=60)
     assert run.returncode == (-9 if number is signal.SIGKILL else 128 + number)
     _, alive = psutil.wait_procs(tasks, timeout=10)
     assert not alive
     saved = supervised.checkpoint()
     if number != signal.SIGKILL:
         assert INTERVAL + 5 <= saved < MANY
-        assert f"the last checkpoint is of step {saved}" in said
+        assert f"the last checkpoint is of step {saved}" in stderr
     faulty.rows.append((f"{number.name} supervisor", path, train["strategy"], run.returncode, saved, 0, "", "", ""))
 
 
@@ -120,9 +120,9 @@ def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits
     # Of the former a usual checkpoint may be of the step that is waited for.
     assert INTERVAL + (train is MWMS) <= saved < MANY // 2
     again = supervised.start()
-    out, said = again.communicate(timeout=150)
-    assert again.returncode == 0, said
-    result = json.loads(out.splitlines()[-1])
+    stdout, stderr = again.communicate(timeout=150)
+    assert again.returncode == 0, stderr
+    result = json.loads(stdout.splitlines()[-1])
     assert result["first_step"] == saved
     assert result["last_step"] == MANY // 2
     assert result["eval_accuracy"] > 0.9

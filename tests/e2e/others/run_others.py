@@ -99,8 +99,8 @@ def main(folder: str, *models: str) -> None:
         "train_args": trainer_pb2.TrainArgs(num_steps=STEPS),
         "eval_args": trainer_pb2.EvalArgs(),
     }
-    for told in models:
-        model, _, trained = told.partition("=")
+    for text in models:
+        model, _, trained = text.partition("=")
         if model == "tfx":
             from tfx.components.trainer.executor import Executor
 
@@ -135,5 +135,5 @@ def main(folder: str, *models: str) -> None:
             ],
         )
     )
-    names = [told.partition("=")[0] for told in models]
+    names = [text.partition("=")[0] for text in models]
     print(json.dumps({name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in names}))

@@ -29,7 +29,7 @@ TRIPS = 400
 
 
 def make_template(folder: Path) -> None:
-    """Makes the template as `tfx template copy` does, with the steps that its readers are told to uncomment."""
+    """Makes the template as `tfx template copy` does, with the steps that its tutorial uncomments."""
     from tfx.examples import chicago_taxi_pipeline
     from tfx.experimental.templates import taxi
 

@@ -24,7 +24,7 @@ FUNCTION = "models.estimator_model.model._create_train_and_eval_spec"
 
 
 def make_template(folder: Path) -> None:
-    """Makes models/ as `tfx template copy` does, with the features that its readers are told to uncomment."""
+    """Makes models/ as `tfx template copy` does, with the features that its tutorial uncomments."""
     from tfx.experimental.templates import taxi
 
     shutil.copytree(
@@ -36,8 +36,8 @@ def make_template(folder: Path) -> None:
     for path in (folder / "models").rglob("*.py"):
         path.write_text(path.read_text().replace("tfx.experimental.templates.taxi.models", "models"))
     path = folder / "models" / "features.py"
-    before, said, after = path.read_text().partition("# Uncomment below to add more features to the model\n")
-    assert said
+    before, marker, after = path.read_text().partition("# Uncomment below to add more features to the model\n")
+    assert marker
     commented, end, rest = after.partition("# Number of vocabulary terms")
     path.write_text(before + re.sub("(?m)^# ?", "", commented) + end + rest)
 
@@ -86,11 +86,11 @@ def test_the_template_is_converted_and_trains_on(run, tmp_path):
     run(script, "400", "trainer_fn", FUNCTION)
     before, labels, signatures = answers(tmp_path)
     assert 0.05 < labels.mean() < 0.5
-    told = run("-m", "tfx_estimator", "convert", "metadata.sqlite", "--output", "converted")
+    output = run("-m", "tfx_estimator", "convert", "metadata.sqlite", "--output", "converted")
     proof = json.loads((tmp_path / "converted" / "proof.json").read_text())
     assert proof["holds"]
     assert proof["examples"] == 4000
-    module = re.search("the run_fn of (.+)", told)[1]
+    module = re.search("the run_fn of (.+)", output)[1]
     # At the step at which the Estimator has ended.
     run(script, "400", "module_file", module)
     after, _, same = answers(tmp_path)
