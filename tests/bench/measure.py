@@ -89,7 +89,7 @@ class Worker:
 
     def hear(self) -> dict[str, Any]:
         if not select.select([self._stdout], [], [], TIMEOUT_SECONDS)[0]:
-            raise RuntimeError(f"{self._what} said nothing for {TIMEOUT_SECONDS} s:\n{self._tail()}")
+            raise RuntimeError(f"{self._what} printed nothing for {TIMEOUT_SECONDS} s:\n{self._tail()}")
         line = self._stdout.readline()
         if not line:
             raise RuntimeError(f"{self._what} ended with {self._process.wait()}:\n{self._tail()}")
@@ -136,12 +136,12 @@ def alternate_slices(
             for _ in range(slices):
                 for name, worker in workers.items():
                     results[name].append(worker.go())
-        said = []
+        costs = []
         for name, values in results.items():
             latest = values[-slices:]
             micros = 1e6 * sum(value["cpu"] for value in latest) / sum(value["examples"] for value in latest)
-            said.append(f"{name} {micros:.1f}")
-        tell(f"round {number} of {rounds}, CPU µs per example: {', '.join(said)}")
+            costs.append(f"{name} {micros:.1f}")
+        tell(f"round {number} of {rounds}, CPU µs per example: {', '.join(costs)}")
     return results
 
 

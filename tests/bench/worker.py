@@ -20,7 +20,7 @@ from tfx_estimator import bring_back_estimator
 
 
 class Slices:
-    """Measures slices of work, each when it is told to."""
+    """Measures slices of work, each on request."""
 
     def __init__(self, say: TextIO) -> None:
         self._say = say
@@ -64,9 +64,9 @@ class Slices:
 
     def _wait(self) -> bool:
         self._cpu = self._cpu or Clock.now().cpu
-        told = sys.stdin.readline()
+        line = sys.stdin.readline()
         self._start = Clock.now()
-        return bool(told)
+        return bool(line)
 
 
 def main(argv: list[str]) -> None:

@@ -164,7 +164,7 @@ def check_variable(name: str) -> None:
 
 
 @contextlib.contextmanager
-def told(page: Page, words: list[str]) -> Iterator[None]:
+def naming_the_command(page: Page, words: list[str]) -> Iterator[None]:
     """Names a command that fails, and its page."""
     try:
         yield
@@ -175,7 +175,7 @@ def told(page: Page, words: list[str]) -> Iterator[None]:
 def test_every_command_can_be_given(page: Page, folder: Path) -> None:
     exported: list[str] = []
     for words in commands(page):
-        with told(page, words):
+        with naming_the_command(page, words):
             check_command(words, folder, exported)
 
 
@@ -229,7 +229,7 @@ def given_in_passing(page: Page) -> Iterator[list[str]]:
 
 def test_a_command_in_passing_can_be_given_with_what_the_page_declares(page: Page, folder: Path) -> None:
     for words in given_in_passing(page):
-        with told(page, words):
+        with naming_the_command(page, words):
             check_in_passing(words)
 
 

@@ -51,27 +51,27 @@ def words(node: dict[str, Any]) -> Iterator[str]:
 
 
 @functools.cache
-def told() -> tuple[frozenset[str], ...]:
+def words_of_pages() -> tuple[frozenset[str], ...]:
     texts = ([*page.spans, *(block.text for block in page.blocks)] for page in PAGES)
     return tuple(frozenset(word for text in each for word in WORD.findall(text)) for each in texts)
 
 
-def is_told(key: Key) -> bool:
-    """Is a key on a page that has the section's name as well, with all the words that it may be."""
+def is_documented(key: Key) -> bool:
+    """True if one page has the key, its section's name and all its allowed words."""
     wanted = {key.name, *key.words, *filter(None, [key.section])}
-    return any(wanted <= page for page in told())
+    return any(wanted <= page for page in words_of_pages())
 
 
 def test_every_key_is_on_a_page_of_its_section_with_the_words_that_it_takes() -> None:
-    assert [key for key in sorted(set(keys(SCHEMA))) if not is_told(key)] == []
+    assert [key for key in sorted(set(keys(SCHEMA))) if not is_documented(key)] == []
 
 
 def test_every_option_of_the_command_line_is_on_a_page() -> None:
-    # By one of its names; that `--help` helps is not told.
+    # By one of its names; no page mentions `--help`.
     options = {tuple(each.option_strings) for parser in parsers(make_parser()) for each in parser._actions}
     text = "".join(page.text for page in PAGES)
-    untold = [names for names in options if names and not any(re.search(rf"{name}(?![\w-])", text) for name in names)]
-    assert untold == [("-h", "--help")]
+    missing = [names for names in options if names and not any(re.search(rf"{name}(?![\w-])", text) for name in names)]
+    assert missing == [("-h", "--help")]
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

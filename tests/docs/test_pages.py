@@ -62,17 +62,17 @@ def test_every_block_is_of_a_language_that_is_checked(page: Page) -> None:
 
 
 def test_nothing_is_said_twice() -> None:
-    said = collections.Counter(
+    counts = collections.Counter(
         sentence for page in PAGES for sentence in set(re.split(r"(?<=[.:])\s", " ".join(page.prose.split())))
     )
-    assert [sentence for sentence, count in said.items() if count > 1 and len(sentence) > 60] == []
+    assert [sentence for sentence, count in counts.items() if count > 1 and len(sentence) > 60] == []
 
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:
     (table,) = re.findall(r"^## Exit codes\n(.*?)^## ", README.text, re.MULTILINE | re.DOTALL)
-    told = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(",")}
+    documented = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(",")}
     tree = {int(code) for each in re.findall(r"exit code ([\d, ]+)", errors.__doc__ or "") for code in each.split(",")}
     classes = {kind.exit_code for kind in vars(errors).values() if hasattr(kind, "exit_code")}
     # And that of a process that SIGPIPE would have ended: nobody reads.
-    assert told == tree | {0, 141}
-    assert classes <= told
+    assert documented == tree | {0, 141}
+    assert classes <= documented

@@ -26,7 +26,7 @@ trainer:
 
 
 def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path: Path) -> None:
-    output, workdir = tmp_path / "report", ForkedWorkdir(digits_run.workdir.path, forks)
+    output, workdir = tmp_path / "results", ForkedWorkdir(digits_run.workdir.path, forks)
     for name, path in (("digits", "estimator"), ("moved", "keras")):
         (tmp_path / f"{name}.yaml").write_text(TEXT.format(name=name, path=path))
     before = workdir.executions("digits")

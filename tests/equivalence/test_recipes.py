@@ -225,8 +225,8 @@ def test_two_workers_scale_as_two_devices_do(trainings, path):
     )
     assert largest_difference(workers.weights, mirrored.weights) <= WEIGHTS
     assert largest_difference(workers.weights, one.weights) > 1e-4
-    said = workers.run.get_string_custom_property("learning_rate")
-    assert said == "0.0141421 (0.01 times the root of 2 replicas)"
+    learning_rate = workers.run.get_string_custom_property("learning_rate")
+    assert learning_rate == "0.0141421 (0.01 times the root of 2 replicas)"
 
 
 @pytest.mark.long

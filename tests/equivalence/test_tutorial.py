@@ -27,7 +27,7 @@ STEPS = 50
 LOSS = 1e-5
 # Strategy -> the tasks of the plain script beside the chief.
 TASKS: dict[str, tuple[str, ...]] = {"mirrored": (), "multi_worker_mirrored": ("worker",), "parameter_server": ("ps",)}
-TOLD = {"notes": [], "batch": "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"}
+CHECK = {"notes": [], "batch": "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"}
 WORKERS: dict[str, Any] = {"strategy": "multi_worker_mirrored", "workers": 2}
 
 
@@ -75,15 +75,15 @@ def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callabl
 
 
 @pytest.mark.parametrize(
-    ("train", "others", "told"),
+    ("train", "others", "check"),
     [
-        (WORKERS, {"evaluator": True}, TOLD),
-        pytest.param({"strategy": "mirrored", "devices": {"cpu": 2}}, {}, TOLD, marks=pytest.mark.long),
+        (WORKERS, {"evaluator": True}, CHECK),
+        pytest.param({"strategy": "mirrored", "devices": {"cpu": 2}}, {}, CHECK, marks=pytest.mark.long),
         pytest.param({"strategy": "parameter_server", "workers": 1, "ps": 1}, {}, None, marks=pytest.mark.long),
     ],
     ids=lambda value: value.get("strategy") if isinstance(value, dict) else None,
 )
-def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, module, train, others, told):
+def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, module, train, others, check):
     settings = Settings(arguments={"distribution": {"train": train, "max_restarts": 0, **others}})
     model, model_run = training.run(settings, STEPS, trainer_fn="seeded.trainer_fn")
     found = dict(read_losses(f"{model_run.uri}/Format-Serving"))
@@ -94,7 +94,7 @@ def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, 
     assert len(set(expected.values())) > STEPS / 2
     assert (model / "Format-Serving" / "saved_model.pb").is_file()
     verdict = Path(model_run.uri) / "replica_check.json"
-    assert (json.loads(verdict.read_text()) if verdict.exists() else None) == told
+    assert (json.loads(verdict.read_text()) if verdict.exists() else None) == check
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ VERSIONS = {
     f'"tfx_py_version": "3-{sys.version_info[1]}"': '"tfx_py_version": "3-10"',
     f"{tfx_estimator.__version__} on {HERE.name}": tfx_estimator.__version__,
 }
-# What the workers of Dataflow are told, whatever the other steps run on.
+# Options of Dataflow, whatever the other steps run on.
 DATAFLOW = (
     "data.data_dir=gs://example-bucket/tfds",
     "beam={runner: dataflow, options: [--experiments=use_runner_v2]}",
@@ -69,14 +69,14 @@ def test_what_a_custom_job_is_told(golden):
     golden("compiled/digits.custom_job.json", json.dumps(job, indent=2, sort_keys=True) + "\n")
 
 
-def compiled(name: str, target: str, told: tuple[str, ...]) -> str:
+def compiled(name: str, target: str, declared: tuple[str, ...]) -> str:
     """What a preset compiles to.
 
     Fingerprints of the source change with every change of it, those of data once they are downloaded here.
     """
     from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-    text = compile_declaration(load(name, told, target), target).text
+    text = compile_declaration(load(name, declared, target), target).text
     # Written on tfx1.15; what is compiled elsewhere is the same, but for the numbers of the stack.
     for here, there in VERSIONS.items():
         text = text.replace(here, there)

@@ -43,8 +43,8 @@ def test_what_is_in_it(image, work):
 
 
 def test_a_whole_pipeline_in_it(image, work):
-    said = image.run(work, "run", "digits")
-    assert _pushed(work), said
+    output = image.run(work, "run", "digits")
+    assert _pushed(work), output
     # A second container finds what the first has left.
     written = image.run(work, "report", "runs/digits").removeprefix("wrote /work/").strip()
     assert "accuracy" in (work / written).read_text()
@@ -52,9 +52,9 @@ def test_a_whole_pipeline_in_it(image, work):
 
 def test_a_cluster_of_two_in_it(image, work):
     train = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
-    said = image.run(work, "run", "digits", "--set", train)
-    assert _pushed(work), said
-    # By what each of them reports: in an output that is no terminal, a line in five seconds is told.
+    output = image.run(work, "run", "digits", "--set", train)
+    assert _pushed(work), output
+    # From the reports of each task: without a terminal, stdout has one line in five seconds.
     (logs,) = work.glob("**/model_run/*/logs")
     for task in ("chief-0", "worker-0"):
         (path,) = logs.glob(f"{task}.*.progress.jsonl")
@@ -82,16 +82,16 @@ def test_three_containers_as_compose_declares_them(image, work, network):
             command = words(service["command"])
             assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp"], ["ALL"])
             security = [word for each in service["security_opt"] for word in ("--security-opt", each)]
-            told = [word for each in service["environment"].items() for word in ("--env", "=".join(each))]
-            options = (*told, *security, *hosts, "--name", f"tests-{name}", "--ip", addresses[name])
+            variables = [word for each in service["environment"].items() for word in ("--env", "=".join(each))]
+            options = (*variables, *security, *hosts, "--name", f"tests-{name}", "--ip", addresses[name])
             started = image.command(work, *command, options=options, network=network)
             running.append(subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-        said = [each.communicate(timeout=900)[0] for each in running]
+        outputs = [each.communicate(timeout=900)[0] for each in running]
     finally:
         for each in running:
             each.kill()
-    assert [each.returncode for each in running] == [0, 0, 0], said
-    assert _pushed(work), said
+    assert [each.returncode for each in running] == [0, 0, 0], outputs
+    assert _pushed(work), outputs
 
 
 def _pushed(work: Path) -> list[Path]:

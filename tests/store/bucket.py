@@ -83,12 +83,12 @@ class _Request(BaseHTTPRequestHandler):
             if self.server.after(self.command):
                 self.close_connection = True
                 return
-        told = b"" if answer is None else json.dumps(answer).encode()
+        content = b"" if answer is None else json.dumps(answer).encode()
         self.send_response_only(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(told)
+        self.wfile.write(content)
 
 
 @contextlib.contextmanager

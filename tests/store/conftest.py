@@ -32,7 +32,7 @@ class Store:
         return self._fetch(f"https://{NAME}/{BUCKET}/{name}")
 
     def _fetch(self, address: str) -> bytes:
-        # Some requests are told to fail.
+        # Some requests fail on purpose.
         command = self.command("curl", "--silent", "--fail", "--retry", "9", "--retry-delay", "0", address)
         return subprocess.run(command, env=self.environment(), capture_output=True, check=True, timeout=60).stdout
 
@@ -47,7 +47,7 @@ class Store:
         return ["nsenter", "--target", str(self._pid), "--net", "--mount", *user, f"--wd={ROOT}", *command]
 
     def environment(self) -> dict[str, str]:
-        """Returns what its clients are told, of the certificate and of an account."""
+        """Returns the environment of its clients: the certificate and an account."""
         authority = str(self.folder / "ca.pem")
         return {
             **os.environ,
@@ -77,10 +77,10 @@ class Store:
             timeout=seconds,
             check=False,
         )
-        said = done.stdout + done.stderr
-        assert done.returncode == code, said[-6000:]
-        assert "Traceback" not in said
-        return said
+        output = done.stdout + done.stderr
+        assert done.returncode == code, output[-6000:]
+        assert "Traceback" not in output
+        return output
 
 
 @pytest.fixture(scope="session")
@@ -114,11 +114,11 @@ def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Ite
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
     try:
         assert process.stdout
-        said = process.stdout.readline().split()
-        told = (folder / "front.log").read_text()
-        if not said and "unshare: " in told:
-            pytest.skip(f"no namespaces here: {told}")
-        assert said, told
+        ready = process.stdout.readline().split()
+        errors = (folder / "front.log").read_text()
+        if not ready and "unshare: " in errors:
+            pytest.skip(f"no namespaces here: {errors}")
+        assert ready, errors
         yield Store(folder, process.pid)
     finally:
         process.kill()

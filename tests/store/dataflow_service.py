@@ -39,9 +39,9 @@ class Service(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if "/messages" in self.path:
-            said = {"id": "1", "time": "2026-11-23T00:00:00Z", "messageText": "no such bucket"}
+            message = {"id": "1", "time": "2026-11-23T00:00:00Z", "messageText": "no such bucket"}
             failed = "FAILED" in self.then
-            self._answer({"jobMessages": [{**said, "messageImportance": "JOB_MESSAGE_ERROR"}]} if failed else {})
+            self._answer({"jobMessages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}]} if failed else {})
             return
         state = self.then
         if self.ending:
@@ -66,8 +66,8 @@ class Service(BaseHTTPRequestHandler):
         with self.log.open("a") as file:
             file.write(f"{what}\n")
 
-    def _answer(self, told: dict[str, Any]) -> None:
-        body = json.dumps(told).encode()
+    def _answer(self, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
         self.send_response_only(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -130,8 +130,8 @@ class Front(BaseHTTPRequestHandler):
             first, _, rest = part.get_payload().partition("\n")
             command, path, *_ = first.split()
             inner = message_from_bytes(rest.encode())
-            told = {key: value for key, value in inner.items() if key.lower() not in _OWN}
-            status, headers, answer = _ask(command, path, told, inner.get_payload().encode())
+            inner_headers = {key: value for key, value in inner.items() if key.lower() not in _OWN}
+            status, headers, answer = _ask(command, path, inner_headers, inner.get_payload().encode())
             lines = [f"HTTP/1.1 {status} {http.client.responses.get(status, '')}"]
             lines += [f"{key}: {value}" for key, value in headers if key.lower() == "content-type"]
             text = "\r\n".join([*lines, f"Content-Length: {len(answer)}", "", answer.decode()])
@@ -246,8 +246,8 @@ def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> 
         return _listens(_INNER)
 
     wait_until(serves, f"fake-gcs-server on port {_INNER}", every=0.05)
-    told = f'{{"name": "{BUCKET}"}}'.encode()
-    assert _ask("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, told)[0] == 200
+    bucket = f'{{"name": "{BUCKET}"}}'.encode()
+    assert _ask("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, bucket)[0] == 200
     server = _Server(folder / "both.pem")
     print("ready", os.getpid(), flush=True)
     server.serve_forever()

@@ -35,25 +35,25 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _compile(store: Store, folder: Path, *declared: str, source: str = "digits", target: str = VERTEX) -> Path:
     file = folder / f"compiled.{'json' if target == VERTEX else 'yaml'}"
-    told = (*COMMON, *OF_TARGET[target], f"data.data_dir=gs://{BUCKET}/tfds", *declared)
-    overrides = [word for each in told for word in ("--set", each)]
+    declarations = (*COMMON, *OF_TARGET[target], f"data.data_dir=gs://{BUCKET}/tfds", *declared)
+    overrides = [word for each in declarations for word in ("--set", each)]
     store.run(*PROGRAM, "compile", source, "--target", target, "--output", str(file), *overrides)
     return file
 
 
 def _execute(store: Store, file: Path, folder: Path) -> dict[str, Any]:
     """Executes a file in the bucket; returns the summary."""
-    with (folder / "summary").open("w+") as told, (folder / "said").open("w") as said:
+    with (folder / "summary").open("w+") as stdout, (folder / "stderr").open("w") as stderr:
         command = (*PROGRAM, "execute", str(file), "--root", ROOT, "--require-blessing", "--json")
-        run = store.popen(*command, stdout=told, stderr=said)
+        run = store.popen(*command, stdout=stdout, stderr=stderr)
         try:
             code = run.wait(800)
         finally:
             run.kill()
             run.wait()
-        assert code == 0, (folder / "said").read_text()
-        told.seek(0)
-        return json.load(told)
+        assert code == 0, (folder / "stderr").read_text()
+        stdout.seek(0)
+        return json.load(stdout)
 
 
 def _states(results: dict[str, Any], state: str) -> set[str]:
@@ -115,8 +115,8 @@ def test_a_training_in_a_volume_is_published_in_the_bucket(tmp_path, binary):
     with serving(tmp_path, binary) as store:
         file = _compile(store, tmp_path, TWO, "trainer.train_steps=300", target=KUBEFLOW)
         spec, platform = yaml.safe_load_all(file.read_text())
-        told = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"][OPERATION_KEY]["runtimeValue"]
-        told["constant"] = json.dumps({**json.loads(told["constant"]), "training_root": str(volume)})
+        runtime = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"][OPERATION_KEY]["runtimeValue"]
+        runtime["constant"] = json.dumps({**json.loads(runtime["constant"]), "training_root": str(volume)})
         file.write_text(yaml.safe_dump_all([spec, platform]))
         results = _execute(store, file, tmp_path)
         assert results["training"]["last_step"] == 300
@@ -162,11 +162,11 @@ def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary
             200,
             every=0.5,
         )
-        said = [log.read_text() for log in logs]
+        texts = [log.read_text() for log in logs]
         (refused,) = [place for place, run in enumerate(runs) if run.poll() is not None]
-        assert runs[refused].returncode == 6, said
-        assert f"another machine is using gs://{BUCKET}/{HOME}" in said[refused]
-        assert "name another --root" in said[refused]
+        assert runs[refused].returncode == 6, texts
+        assert f"another machine is using gs://{BUCKET}/{HOME}" in texts[refused]
+        assert "name another --root" in texts[refused]
 
 
 def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_job_goes_on_there(tmp_path, binary):

@@ -59,11 +59,11 @@ def pushed(store: Store) -> list[str]:
 
 def test_everything_in_a_bucket(tmp_path, binary, state, monkeypatch):
     with serving(tmp_path, binary) as store:
-        said = store.run(*RUN)
+        output = store.run(*RUN)
         first = summary(state)
         assert first["accuracy"] >= 0.97
         assert len(versions := pushed(store)) == 1
-        assert f"gs://{BUCKET}/served/{versions[0]}" in said
+        assert f"gs://{BUCKET}/served/{versions[0]}" in output
         # Nothing but what no bucket can hold is here.
         assert {path.name for path in state.iterdir()} <= {"logs", "metadata.sqlite", "metadata.sqlite.stored", ".lock"}
         assert (sorted((state / "logs").glob("*/report.html"))[-1]).stat().st_size > 10_000
@@ -83,9 +83,9 @@ def test_everything_in_a_bucket(tmp_path, binary, state, monkeypatch):
 def test_a_bucket_that_is_not_there(tmp_path, binary):
     with serving(tmp_path, binary) as store:
         elsewhere = ("--workdir", "gs://some-other-bucket/runs", "--set", f"data.data_dir={tmp_path}/tfds")
-        said = store.run(*RUN[:-6], *elsewhere, code=6)
-        assert "gs://some-other-bucket cannot be used: there is no such bucket" in said
-        assert "gcloud auth application-default login" in said
+        output = store.run(*RUN[:-6], *elsewhere, code=6)
+        assert "gs://some-other-bucket cannot be used: there is no such bucket" in output
+        assert "gcloud auth application-default login" in output
 
 
 @pytest.mark.parametrize(("name", "more"), [("compile", ("--output", "it.json")), ("submit", ("--dry-run",))])
@@ -96,9 +96,9 @@ def test_data_in_a_bucket_that_is_not_there(tmp_path, binary, name, more):
     overrides = [word for each in told for word in ("--set", each)]
     command = (sys.executable, "-m", "tfx_estimator", name, "digits", "--target", "vertex", *more, *overrides)
     with serving(tmp_path, binary) as store:
-        said = store.run(*command, code=6)
-        assert "gs://some-other-bucket cannot be used: there is no such bucket" in said
-        assert "Traceback" not in said
+        output = store.run(*command, code=6)
+        assert "gs://some-other-bucket cannot be used: there is no such bucket" in output
+        assert "Traceback" not in output
 
 
 def test_a_store_that_fails_now_and_then(tmp_path, binary, state):

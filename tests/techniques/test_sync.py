@@ -11,8 +11,8 @@ from tests.techniques import wire
 WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
 
 
-def _weights(told):
-    return np.frombuffer(bytes.fromhex(told["weights"]), np.float32)
+def _weights(outcome):
+    return np.frombuffer(bytes.fromhex(outcome["weights"]), np.float32)
 
 
 @pytest.mark.cluster

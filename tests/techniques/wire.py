@@ -41,12 +41,12 @@ def run(trainers: list[dict[str, Any]], folder: Path, **strategy: Any) -> list[l
         for index in range(WORKERS):
             config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
             env = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
-            told = json.dumps([network.fds, trainers, str(folder), strategy])
-            command = [sys.executable, "-m", "tests.techniques.wire", told]
+            arguments = json.dumps([network.fds, trainers, str(folder), strategy])
+            command = [sys.executable, "-m", "tests.techniques.wire", arguments]
             pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             started.append(subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=network.fds, **pipes))
-        said = finish(*started)
-    return [list(each) for each in zip(*(json.loads(out.splitlines()[-1]) for out in said))]
+        outputs = finish(*started)
+    return [list(each) for each in zip(*(json.loads(out.splitlines()[-1]) for out in outputs))]
 
 
 def carried() -> int:

@@ -64,8 +64,8 @@ def test_the_declaration_needs_no_extra_and_what_needs_one_names_it(bare_environ
     for words in (["validate", "mnist"], ["show", "digits"], ["schema"], ["compile", "--help"]):
         bare_environment.run("tfx-estimator", *words, cwd=tmp_path)
     for words in (["run", "digits"], ["compile", "digits", "--target", "vertex"], ["validate", "digits", "--deep"]):
-        said = bare_environment.run("tfx-estimator", *words, cwd=tmp_path, code=6)
-        assert f'pip install "tfx-estimator[{HERE.extra}-locked]"' in said
+        output = bare_environment.run("tfx-estimator", *words, cwd=tmp_path, code=6)
+        assert f'pip install "tfx-estimator[{HERE.extra}-locked]"' in output
 
 
 def test_constraints_need_no_extra(bare_environment, tmp_path):
@@ -75,5 +75,5 @@ def test_constraints_need_no_extra(bare_environment, tmp_path):
 def test_an_environment_with_the_wheel_uses_the_wheel(environment, tmp_path):
     code = "import tfx_estimator, tfx_estimator.pipeline.config as c; print(tfx_estimator.__file__, c.__file__)"
     folder = environment.site_packages / "tfx_estimator"
-    said = environment.run("python", "-c", code, cwd=tmp_path)
-    assert said.strip() == f"{folder}/__init__.py {folder}/pipeline/config/__init__.py"
+    output = environment.run("python", "-c", code, cwd=tmp_path)
+    assert output.strip() == f"{folder}/__init__.py {folder}/pipeline/config/__init__.py"

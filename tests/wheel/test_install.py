@@ -50,7 +50,7 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
 
 def test_without_the_lock_file_pip_ends_as_well(fresh, distributions, tmp_path):
     command = ("pip", "install", "--no-cache-dir", "--dry-run", f"{distributions.wheel}[{HERE.extra}]")
-    said = fresh.run(*command, cwd=tmp_path, seconds=SECONDS)
-    assert "Would install" in said
+    output = fresh.run(*command, cwd=tmp_path, seconds=SECONDS)
+    assert "Would install" in output
     for pin in (f"tfx-{HERE.tfx}", f"tensorflow-{HERE.tensorflow}", "tensorflow-estimator-2.15.0"):
-        assert pin in said
+        assert pin in output

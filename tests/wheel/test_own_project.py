@@ -16,8 +16,8 @@ def test_tfx_and_our_command_line_run_it(environment, tmp_path):
     project = copy_example("cluster", tmp_path)
 
     def tfx(*args: str) -> str:
-        told = {"TFX_ESTIMATOR_DECLARATION": "cluster.yaml"}
-        return environment.run("tfx", *args, "--engine", "local", cwd=project, **told)
+        variables = {"TFX_ESTIMATOR_DECLARATION": "cluster.yaml"}
+        return environment.run("tfx", *args, "--engine", "local", cwd=project, **variables)
 
     assert "ok: cluster.yaml" in environment.run("tfx-estimator", "validate", "cluster.yaml", cwd=project)
     environment.run("tfx-estimator", "copy", "local_runner", "local_runner.py", cwd=project)
@@ -36,8 +36,8 @@ def test_tfx_and_our_command_line_run_it(environment, tmp_path):
     assert {"chief-0", "worker-0", "evaluator-0"} <= set(logs), logs
     # Of any size: it is resized.
     Image.new("L", (40, 40)).save(project / "dark.png")
-    said = environment.run("tfx-estimator", "predict", "runs/cluster", "dark.png", cwd=project)
-    header, row, *_ = said.splitlines()
+    output = environment.run("tfx-estimator", "predict", "runs/cluster", "dark.png", cwd=project)
+    header, row, *_ = output.splitlines()
     assert header.startswith("file,class,score_")
     assert row.startswith("dark.png,")
     # The layer's name, which comes from the project's own `pipeline`.
