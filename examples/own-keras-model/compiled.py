@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 def compiled(num_classes):
-    """Of two inputs, which are named as the features are that the preprocessing_fn returns."""
+    """Returns a model of two inputs, named like the features that the preprocessing_fn returns."""
     layers = tf.keras.layers
     image = tf.keras.Input([28, 28, 1], name="image")
     ink = tf.keras.Input([1], name="ink")

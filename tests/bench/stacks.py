@@ -12,7 +12,7 @@ from tests.bench.setting import Setting, in_slices, less, micros_of, whole
 from tests.stack import OTHER_PYTHON
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY, STACKS, TODAY, current
 
-# As the suites `training`, `keras_cifar` and `pipeline` have them.
+# The same values as in the suites `training`, `keras_cifar` and `pipeline`.
 ESTIMATOR: dict[str, Any] = {"side": "ours", "batch_size": 64, "steps": 60}
 KERAS: dict[str, Any] = {"side": "keras", "case": "cifar_cnn", "slice_steps": 200}
 SLICES = 11
