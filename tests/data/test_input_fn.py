@@ -1,4 +1,4 @@
-"""input_fn, on real tf.Examples; images that it varies are the same in whatever batches, and after a restart."""
+"""input_fn, on real tf.Examples; augmented images do not depend on the batches, nor on restarts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_the_same_seed_gives_the_same_order_and_another_seed_another(reader):
     assert labels(reader(seed=8).input_fn("train"), 12) != once
 
 
-def test_a_graph_that_is_run_again_goes_on_where_the_step_is_by_then(reader):
+def test_a_graph_that_runs_again_continues_at_the_current_step(reader):
     import tensorflow as tf
 
     step = tf.Variable(0, dtype=tf.int64)
 
-    # As the workers of TensorFlow 2's parameter servers do: traced once, and run by each that is started.
+    # Like the workers of TensorFlow 2's parameter servers: traced once, and run by each worker that starts.
     @tf.function
     def begin(number):
         batches = reader(start_step=step.read_value).input_fn("train", context(2, number))
@@ -54,12 +54,12 @@ def test_files_in_memory_are_shuffled_as_a_whole(files, reader):
         assert seen[0] == sorted(seen[0])
 
 
-# The examples' images are of a single colour: what tells them apart is added.
+# The examples' images are of a single colour; an added value identifies them.
 AUGMENT = TrainerSection.parse_obj({"augment": [{"gaussian_noise": {"stddev": 0.1}}, "random_brightness"]}).augment
 
 
 def varied(dataset, batches: int) -> list[tuple[int, bytes]]:
-    """Label and image of each example."""
+    """Returns label and image of each example."""
     return [
         (int(number), image.tobytes())
         for features, label in dataset.take(batches).as_numpy_iterator()
@@ -69,7 +69,7 @@ def varied(dataset, batches: int) -> list[tuple[int, bytes]]:
 
 @pytest.fixture(scope="module")
 def alone(reader) -> list[tuple[int, bytes]]:
-    """More than two epochs of varied images, as one device gets them."""
+    """More than two epochs of augmented images on one device."""
     return varied(reader(train_batch_size=24, augment=AUGMENT).input_fn("train"), 15)
 
 

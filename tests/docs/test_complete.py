@@ -1,4 +1,4 @@
-"""What can be said is on a page: every key of a declaration with its words, every option of the command line."""
+"""The pages are complete: every key of a declaration with its allowed words, every option of the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 
 def keys(node: dict[str, Any], section: str = "") -> Iterator[Key]:
-    """The keys below a node of the schema, each once for each key that holds it."""
+    """Yields the keys below a node of the schema, once for each parent key."""
     if reference := node.get("$ref"):
         yield from keys(SCHEMA["definitions"][reference.rpartition("/")[2]], section)
     for group in ("allOf", "anyOf", "oneOf"):
@@ -62,7 +62,7 @@ def is_documented(key: Key) -> bool:
     return any(wanted <= page for page in words_of_pages())
 
 
-def test_every_key_is_on_a_page_of_its_section_with_the_words_that_it_takes() -> None:
+def test_every_key_is_on_a_page_of_its_section_with_its_allowed_words() -> None:
     assert [key for key in sorted(set(keys(SCHEMA))) if not is_documented(key)] == []
 
 
@@ -82,7 +82,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(each)
 
 
-def test_images_of_beam_are_those_of_the_version_of_a_stack() -> None:
+def test_beam_images_have_the_beam_version_of_a_stack() -> None:
     named = re.findall(r"apache/beam_[\w.]+:([\w.]+)", "".join(page.text for page in PAGES))
     locks = [(ROOT / "requirements" / stack.lock).read_text() for stack in STACKS]
     assert named
