@@ -1,4 +1,4 @@
-"""What a user gets for wrong input: an exit code and words, never a traceback."""
+"""Wrong input: an exit code and a message, never a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 @pytest.fixture(scope="module")
 def ingested(digits_run: Finished, forks) -> ForkedWorkdir:
-    """The folder of that run, for declarations of its name: what they have in common is done."""
+    """The folder of that run, for declarations of the same name: common components are cached."""
     return ForkedWorkdir(digits_run.workdir.path, forks)
 
 
@@ -50,17 +50,17 @@ def test_an_unknown_data_set_ends_with_3(forked, declare):
     assert "mnist" in output
 
 
-def test_a_file_that_turns_out_damaged_in_a_worker_is_named_and_leaves_no_artifact(forked, declare, tmp_path):
+def test_a_file_found_damaged_in_a_worker_is_named_and_leaves_no_artifact(forked, declare, tmp_path):
     folder = tmp_path / "cifar"
     folder.mkdir()
     records = np.zeros((40, 3073), np.uint8)
     (folder / "test_batch.bin").write_bytes(records.tobytes())
-    # In the second shard: the first is written by then. Neither length nor header tell.
+    # In the second shard, after the first is written. Neither length nor header shows the damage.
     records[33, 0] = 99
     (folder / "data_batch_1.bin").write_bytes(records.tobytes())
     output = forked.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
     assert "data_batch_1.bin: example 33 has the label 99" in output
-    # The executor was reached, and nothing after it.
+    # The executor ran, and no component after it.
     assert forked.executions("bad") == {"TfdsExampleGen": {"FAILED": 1}}
     assert not list((forked.path / "bad" / "artifacts").glob("TfdsExampleGen/examples/*/Split-*/*"))
 
@@ -81,8 +81,8 @@ def test_a_truncated_idx_file_is_named_before_anything_starts(forked, declare, t
     assert left["error"]["type"] == "DamagedDataError"
 
 
-def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, declare, tmp_path):
-    # Five poolings of a 28x28 image leave nothing to pool.
+def test_a_network_that_does_not_fit_its_images_is_reported_with_the_log(ingested, declare, tmp_path):
+    # A 28x28 image is too small for five poolings.
     network = (
         "from tfx_estimator.model_fn.layers import PooledConv2D\nimport tensorflow as tf\n\ndef network(num_classes):\n"
     )
@@ -101,7 +101,7 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     assert left["examples"] == {"train": 1438, "eval": 359}
     assert left["model_run"] is left["blessed"] is None
     assert (Path(left["training_folder"]) / "logs" / "chief-0.attempt-1.log").exists()
-    # Its report has the error, and all that was made before it.
+    # Its report has the error, and the outputs before it.
     (report,) = (line.split()[1] for line in output.splitlines() if line.startswith("report "))
     page = Path(report).read_text()
     assert "TaskFailedError, exit code 5" in page
@@ -110,7 +110,7 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     assert "could not be made" not in page
 
 
-def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare, tmp_path):
+def test_a_mistake_in_a_preprocessing_fn_is_reported_with_its_line(ingested, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    raise ValueError('my own mistake')\n")
     output = ingested.run(declare("digits", transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
     assert "component Transform failed in your code: ValueError: my own mistake" in output

@@ -1,4 +1,4 @@
-"""A finished run and two trainings on its examples, compared as a user does it."""
+"""A finished run and two trainings on its examples, compared like by a user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ trainer:
 """
 
 
-def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path: Path) -> None:
+def test_a_run_is_compared_with_two_paths(digits_run: Finished, forks, tmp_path: Path) -> None:
     output, workdir = tmp_path / "results", ForkedWorkdir(digits_run.workdir.path, forks)
     for name, path in (("digits", "estimator"), ("moved", "keras")):
         (tmp_path / f"{name}.yaml").write_text(TEXT.format(name=name, path=path))
@@ -40,7 +40,7 @@ def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path:
     names = list(report["candidates"])
     assert names == [f"digits {digits_run.logs.name}", "digits", "moved"]
     run, *trained = (report["candidates"][name] for name in names)
-    # What the Evaluator measured.
+    # The Evaluator's metrics.
     assert report["examples"] == digits_run.summary["evaluated"]
     assert run["accuracy"]["value"] == pytest.approx(digits_run.summary["accuracy"])
     assert run["loss"]["value"] == pytest.approx(digits_run.summary["loss"], rel=1e-3)
