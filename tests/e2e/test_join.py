@@ -1,4 +1,4 @@
-"""The same command in each task of a cluster, as `srun tfx-estimator run …` starts it."""
+"""The same command in each task of a cluster, like with `srun tfx-estimator run …`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 def test_the_chief_runs_the_pipeline_and_the_others_train_with_it(digits_run: Finished, tmp_path):
     folder, workdir = copy_example("joined-cluster", tmp_path), digits_run.workdir
     (command,) = commands()["joined-cluster"]
-    # On the examples of that run: by the same name and in as many files.
+    # On the examples of that run: the same name and number of files.
     for each in ("name=digits", "data.shards=2", "evaluator.max_accuracy_drop=null"):
         command += ["--set", each]
     command += ["--workdir", str(workdir.path), "--no-report"]

@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines whose step Trainer trains in pods: by a real API server, as a pod reaches it."""
+"""Kubeflow Pipelines whose Trainer step trains in pods, through a real API server, reached like from a pod."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tfx_estimator.pipeline.platforms.training_jobs.manifest import pods_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
-# A pod's own folder of its account's, where no container is.
+# The folder of a pod's service account, outside of containers.
 AS_A_POD = """\
 mount -t tmpfs tmpfs /run
 mkdir -p /run/secrets/kubernetes.io/serviceaccount
@@ -47,12 +47,12 @@ def kind(request) -> Kind:
 
 @pytest.fixture
 def server(kind, tmp_path) -> Iterator[ApiServer]:
-    """An API server that lets a service account do what docs/kubeflow.md says that it needs, and no more."""
+    """An API server whose service account has exactly the permissions in docs/kubeflow.md."""
     (folder := tmp_path / "kubernetes").mkdir()
     with api_server(folder, roles=True) as found:
         (text,) = re.findall(r"```text\n(# trainer-role\.yaml\n.*?)```", (ROOT / "docs/kubeflow.md").read_text(), re.S)
         if kind is TF_JOB:
-            # As its comment says.
+            # According to its comment.
             text = text.replace("[trainer.kubeflow.org], resources: [trainjobs]", "[kubeflow.org], resources: [tfjobs]")
             text = re.sub(r".*trainingruntimes\], .*\n", "", text)
         for each in yaml.safe_load_all(text):
@@ -74,7 +74,7 @@ def secrets(server, tmp_path) -> Path:
 
 
 def _compile(folder: Path, kind: Kind) -> Path:
-    """Compiles a user's project, whose modules travel; the project goes."""
+    """Compiles a user's project with its modules, and removes the project."""
     text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=folder / "volume")
     project, file = write_project(folder / "project", text), folder / "compiled" / "digits.yaml"
     file.parent.mkdir()
@@ -93,7 +93,7 @@ def _compile(folder: Path, kind: Kind) -> Path:
 
 
 class Execution:
-    """`tfx-estimator execute`, whose steps reach the cluster as its pods do; the bucket is a folder."""
+    """`tfx-estimator execute`, whose steps reach the cluster like its pods; the bucket is a folder."""
 
     def __init__(self, file: Path, server: ApiServer, secrets: Path) -> None:
         self.root, self._log = secrets.parent / "bucket", secrets.parent / "stderr"
@@ -103,7 +103,7 @@ class Execution:
         own |= {"HOME": str(secrets), "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
         own |= {"KUBERNETES_SERVICE_PORT": str(server.port)}
         if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-            # As in a changed root, where nothing can be mounted for a process alone: the account has a kubeconfig.
+            # Without private mounts, for example in a chroot: the account has a kubeconfig.
             text = server.kubeconfig.read_text().replace(TOKEN, ACCOUNT_TOKEN)
             (config := secrets / "config").write_text(text)
             start, own = [], {**own, "KUBECONFIG": str(config)}
@@ -140,7 +140,7 @@ class Execution:
         wait_until(is_done, lambda: f"step {step}: {self.output}", 400, every=0.1)
 
     def kill_step(self) -> None:
-        """Ends the container of the Trainer, as a node that fails does."""
+        """Ends the container of the Trainer, like a failing node."""
         (step,) = [
             each
             for each in psutil.Process(self.process.pid).children(recursive=True)
@@ -154,8 +154,8 @@ class Execution:
         return json.loads(stdout)
 
 
-def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server, secrets, tmp_path, monkeypatch):
-    # Of who runs the tests, not of pods.
+def test_the_trainer_step_trains_in_pods_and_adopts_its_job_after_a_kill(kind, server, secrets, tmp_path, monkeypatch):
+    # It belongs to the user of the tests, not to pods.
     monkeypatch.delenv("KUBECONFIG", raising=False)
     (volume := tmp_path / "volume").mkdir()
     file, training = _compile(tmp_path, kind), volume / "trainings" / "digits-tfjob"
@@ -169,7 +169,7 @@ def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server,
             execution.until_step(60, training)
             execution.kill_step()
             results = execution.summary()
-        # The next try has taken over its job.
+        # The retry has adopted its job.
         tasks = ["chief-0", "worker-0"] if kind is TF_JOB else ["node-0-0", "node-0-1"]
         assert sorted(each.split("-", 3)[-1] for each in operator.started) == tasks
         plural = "tfjobs" if kind is TF_JOB else "trainingruntimes"
@@ -182,12 +182,12 @@ def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server,
     assert results["accuracy"] > 0.8
     assert results["blessed"] is True
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    # What is done lies with the other artifacts, and not in the volume; the bucket has no training folder.
+    # The completed training is with the other artifacts, not in the volume; the bucket has no training folder.
     assert {path.suffix for path in training.iterdir()} == {".moved"}
     assert list(Path(results["model_run"]).glob(f"model.ckpt-{STEPS}.index"))
     assert not (execution.root / "digits-tfjob" / "training").exists()
     with Execution(file, server, secrets) as execution:
         states = {each["node"]: each["state"] for each in execution.summary()["components"]}
-    # What it finds hangs on what was blessed since.
+    # Its result depends on the models blessed since.
     assert states.pop("BaselineFinder") == "ran"
     assert {*states.values()} == {"cached"}

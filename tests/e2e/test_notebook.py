@@ -1,4 +1,4 @@
-"""The example notebook, executed in a kernel: one line of progress a call, results as tables, a plot."""
+"""The example notebook, executed in a kernel: one line of progress per call, results as tables, a plot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on serving, as it is written: its clients ask a pushed model, by REST and gRPC."""
+"""The page on serving: its clients, unchanged, request a pushed model by REST and gRPC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = Page(ROOT / "docs" / "serving.md")
 
 @pytest.fixture(scope="module")
 def server(digits_run) -> Iterator[ModelServer]:
-    # The newest version that was there before other tests pushed theirs.
+    # The newest version before other tests pushed theirs.
     with ModelServer(digits_run.kept / "digits" / "serving", "digits") as server:
         yield server
 
@@ -42,7 +42,7 @@ def files(served_digits, tmp_path_factory) -> list[str]:
 
 
 @pytest.mark.parametrize("client", ["rest.py", "ask.py"])
-def test_the_pages_clients_get_what_the_model_answers(server, files, served_digits, client, monkeypatch, capsys):
+def test_the_pages_clients_get_the_predictions_of_the_model(server, files, served_digits, client, monkeypatch, capsys):
     port = server.rest_port if client == "rest.py" else server.grpc_port
     monkeypatch.setattr(sys, "argv", [client, f"localhost:{port}", *files])
     exec(compile(PAGE.files[client], client, "exec"), {"__name__": "__main__"})

@@ -56,7 +56,7 @@ def test_a_strategy_reaches_the_accuracy_of_one_device(shared, one_device, distr
 
 
 def test_parameter_servers_reach_the_accuracy_of_one_device(shared):
-    # Asynchronous gradients are a step old, which acts as more momentum: they need the preset's steps, and a warm-up.
+    # Asynchronous gradients are a step old, which acts like momentum: they need the preset's steps, and a warm-up.
     one_device = shared(2000)
     served = "{train: {strategy: parameter_server}}"
     results = shared(2000, **{"distribution": served, "optimizer.warmup_steps": "200"})

@@ -1,4 +1,4 @@
-"""A run in MLflow, read back by MLflow's own client: of a file store, a database, and a server."""
+"""A run in MLflow, read back by MLflow's own client from a file store, a database, and a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.run import tracking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-# Where the environment has none: `pip install --target FOLDER/site-packages -c VERSIONS mlflow`.
+# If the environment has no MLflow: `pip install --target FOLDER/site-packages -c VERSIONS mlflow`.
 FOLDER = os.environ.get("TFX_ESTIMATOR_MLFLOW", "")
 READ = """\
 import json, sys
@@ -52,7 +52,7 @@ print(json.dumps(records))
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Has MLflow found, behind all else."""
+    """Adds MLflow at the end of the Python path."""
     monkeypatch.setattr(sys, "path", [*sys.path, *([FOLDER] if FOLDER else [])])
     if not FOLDER:
         pytest.importorskip("mlflow")
@@ -61,7 +61,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @pytest.fixture
 def read(environment: dict[str, str]) -> Callable[..., Any]:
-    """What is in the place at each address."""
+    """Returns the records at each address."""
 
     def run(*uris: str) -> Any:
         words = [sys.executable, "-c", READ, FOLDER, *uris]
@@ -73,7 +73,7 @@ def read(environment: dict[str, str]) -> Callable[..., Any]:
 
 
 def check(record: Any, finished: Finished) -> None:
-    """Is the run in MLflow what its summary, its declaration and its events say."""
+    """Checks the run in MLflow against its summary, its declaration and its events."""
     summary = finished.summary
     assert (record["status"], record["name"]) == ("FINISHED", finished.logs.name)
     assert record["seconds"] == pytest.approx(summary["seconds"], abs=0.01)
@@ -96,9 +96,7 @@ def check(record: Any, finished: Finished) -> None:
     assert record["report"] == (finished.logs / "report.html").read_text()
 
 
-def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files_beside_it(
-    digits_run: Finished, read, tmp_path: Path
-) -> None:
+def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files(digits_run: Finished, read, tmp_path: Path) -> None:
     uri, folder = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "runs of mine"
     for place in (uri, str(folder)):
         assert tracking._write(place, str(digits_run.logs), 120).startswith("experiment digits, run ")
@@ -107,7 +105,7 @@ def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files_beside_it(
     assert both[0]["artifacts"].startswith(f"file://{tmp_path}/mlruns/digits/")
 
 
-def test_a_server_that_is_not_there_is_told_soon(digits_run: Finished, environment) -> None:
+def test_an_unreachable_server_is_reported_soon(digits_run: Finished, environment) -> None:
     begun = time.monotonic()
     with pytest.raises(PipelineError, match="Connection refused"):
         tracking._write(f"http://127.0.0.1:{free_ports(1)[0]}", str(digits_run.logs), tracking.SECONDS)
