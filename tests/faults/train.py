@@ -1,4 +1,4 @@
-"""Trains in a process of its own, for tests that do something to the supervisor: `python -m tests.faults.train JOB`."""
+"""Trains in its own process, for tests that end the supervisor: `python -m tests.faults.train JOB`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 def main(path: str) -> int:
     from tfx_estimator.components.trainer.task import light_imports
 
-    # As a replica of a custom job does.
+    # Like a replica of a custom job.
     light_imports.apply()
     from tfx.types import artifact_utils
 
