@@ -18,7 +18,7 @@ MWMS = {"strategy": "multi_worker_mirrored"}
 PS = {"strategy": "parameter_server"}
 KERAS = ("keras", "keras_custom_loop")
 MOMENTS = (STARTING, TRAINING, EXPORTING)
-# Both Keras paths behave equally.
+# Independent of the path: tried on the Estimator path only.
 KERAS_SAME = (("evaluator-0", STARTING), ("exporter-0", STARTING), ("exporter-0", TRAINING))
 long = pytest.mark.long
 

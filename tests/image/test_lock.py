@@ -1,4 +1,4 @@
-"""What the image installs: nothing that only notebooks, or developers, need."""
+"""Packages of the image: none that only notebooks or developers need."""
 
 from __future__ import annotations
 

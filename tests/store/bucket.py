@@ -1,7 +1,7 @@
 """A bucket of Cloud Storage with its generations and preconditions, for Google's own client, in this process.
 
-As much of the JSON API as a claim needs: an object's metadata are written, read and removed. Each is one step, as in
-the real store: whoever names a generation in `ifGenerationMatch` is refused by 412 if the object has another, or none.
+It has the part of the JSON API that a claim needs: an object's metadata are written, read and removed. Each request is
+atomic, like in the real store: `ifGenerationMatch` is refused by 412 if the object has another generation, or none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OBJECTS = f"/storage/v1/b/{BUCKET}/o"
 
 
 class Bucket(ThreadingHTTPServer):
-    """A server of it; `before` is called with the verb before each request is done, `after` when it is done."""
+    """A server of a bucket; `before` and `after` are called with the verb, before and after each request."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -28,7 +28,7 @@ class Bucket(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Request)
         self.objects: dict[str, dict[str, Any]] = {}
-        # Returns the status by which it is refused; or whether the answer is lost.
+        # Returns the status of a refusal; or whether the response is lost.
         self.before: Callable[[str], Optional[int]] = lambda verb: None
         self.after: Callable[[str], bool] = lambda verb: False
         self._generation = 0
@@ -36,11 +36,11 @@ class Bucket(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """For STORAGE_EMULATOR_HOST."""
+        """The value of STORAGE_EMULATOR_HOST."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def do(self, verb: str, name: str, condition: Optional[str], made: dict[str, Any]) -> tuple[int, Any]:
-        """Does what a request asks for, in one step; returns the status and the answer."""
+        """Executes a request atomically; returns the status and the response."""
         with self._step:
             there = self.objects.get(name)
             if condition is not None and int(condition) != (int(there["generation"]) if there else 0):

@@ -1,4 +1,4 @@
-"""A bucket in Google's Cloud Storage, as far as its clients can tell, for processes of these tests alone."""
+"""A bucket like in Google's Cloud Storage, for the processes of these tests only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Store:
         return path.read_text().splitlines() if path.exists() else []
 
     def command(self, *command: str) -> list[str]:
-        """Returns a command that is run where the store can be reached."""
+        """Returns the command in the store's namespaces."""
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", "--target", str(self._pid), "--net", "--mount", *user, f"--wd={ROOT}", *command]
 
@@ -56,14 +56,14 @@ class Store:
             "HTTPLIB2_CA_CERTS": authority,
             "SSL_CERT_FILE": authority,
             "NO_GCE_CHECK": "true",
-            # TensorFlow's client, then those of Python, which would look for an account four times.
+            # For TensorFlow's client, then for those of Python, which would look for an account four times.
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": "a-token-of-the-tests",
             "GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / "account.json"),
             "GOOGLE_CLOUD_PROJECT": "some-project",
         }
 
     def popen(self, *command: str, **options: object) -> subprocess.Popen:
-        """Starts a command, in a process group of its own."""
+        """Starts a command in its own process group."""
         return subprocess.Popen(  # type: ignore[call-overload]
             self.command(*command), env=self.environment(), text=True, start_new_session=True, **options
         )
@@ -85,7 +85,7 @@ class Store:
 
 @pytest.fixture(scope="session")
 def binary() -> str:
-    """fake-gcs-server."""
+    """Path of fake-gcs-server."""
     missing = [tool for tool in _OURS if not shutil.which(tool)]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
@@ -98,12 +98,12 @@ def binary() -> str:
 
 @contextlib.contextmanager
 def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Iterator[Store]:
-    """Runs a store, in namespaces of its own.
+    """Runs a store in its own namespaces.
 
     Args:
-        folder: For its certificate, and what it did to requests.
-        share: Of all requests, that are answered by 503.
-        cut: What the first upload whose name holds it is cut in the middle of.
+        folder: For its certificate and its log of faults.
+        share: Share of requests that fail with 503.
+        cut: The first upload with this text in its name is cut in the middle.
     """
     account = {"type": "authorized_user", **dict.fromkeys(("client_id", "client_secret", "refresh_token"), "some")}
     (folder / "account.json").write_text(json.dumps(account))

@@ -1,12 +1,12 @@
-"""The part of Dataflow's service that keeps jobs, for processes of these tests: the job that it is given never ends.
+"""The part of Dataflow's service that keeps jobs, for processes of these tests; its job never completes.
 
 Runs behind the store's front:
 
     python dataflow_service.py PORT LOG SECONDS [STATE]
 
-Prints a line when it listens. LOG takes a line for each thing that happens; SECONDS is how long the answer to a
-creation takes; a job is in STATE once it was asked for, JOB_STATE_RUNNING by default. What is cancelled has ended two
-questions later.
+Prints a line when it listens. LOG gets a line for each event; SECONDS is the delay of the response to a creation; a
+job is in STATE at the first request for it, JOB_STATE_RUNNING by default. A cancelled job ends two requests
+later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ID = "2026-11-23_00_00_00-1"
 
 
 class Service(BaseHTTPRequestHandler):
-    """Answers one request; class attributes are of the whole server."""
+    """Handles one request; the server shares the class attributes."""
 
     protocol_version = "HTTP/1.1"
     log, seconds, then = Path(), 0.0, "JOB_STATE_RUNNING"
@@ -57,7 +57,7 @@ class Service(BaseHTTPRequestHandler):
         self._answer({**self.job, "requestedState": wanted})
 
     def log_message(self, *args: object) -> None:
-        """Has no log of its own."""
+        """Logs nothing."""
 
     def _body(self) -> Any:
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))

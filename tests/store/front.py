@@ -1,13 +1,13 @@
-"""Google's Cloud Storage as its clients see it: TLS, under its own name, in front of fake-gcs-server; and its faults.
+"""A proxy with TLS under the name of Google's Cloud Storage in front of fake-gcs-server, with faults.
 
-The name of Dataflow's service leads here as well: to dataflow_service.py, where that runs.
+The name of Dataflow's service resolves to it as well; it passes those requests to dataflow_service.py.
 
-Runs in a network and mount namespace of its own, where the name leads here:
+Runs in its own network and mount namespaces, where the names resolve to it:
 
     python -m tests.store.front FOLDER BINARY SHARE [CUT]
 
-SHARE of all requests is answered by 503; the first upload to a name that holds CUT is cut in its middle. What was done
-to requests stands in FOLDER/faults.log.
+SHARE of all requests fails with 503; the first upload with CUT in its name is cut in the middle. The faults are logged
+in FOLDER/faults.log.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ DATAFLOW, DATAFLOW_PORT = "dataflow.googleapis.com", 4444
 _NAMES = (NAME, "www.googleapis.com", "oauth2.googleapis.com", DATAFLOW)
 _TOKEN = b'{"access_token": "a-token-of-the-tests", "expires_in": 3600, "token_type": "Bearer"}'
 _INNER = 4443
-# Of a connection, not of what it carries.
+# Headers of a connection, not of its contents.
 _OWN = ("connection", "transfer-encoding", "content-length", "keep-alive", "host", "expect")
 _SIOCSIFFLAGS, _IFF_UP, _DIES = 0x8914, 0x1, 1
 
 
 class Front(BaseHTTPRequestHandler):
-    """Passes one request on; class attributes are of the whole server."""
+    """Forwards one request; the server shares the class attributes."""
 
     protocol_version = "HTTP/1.1"
     share = 0.0
@@ -55,7 +55,7 @@ class Front(BaseHTTPRequestHandler):
     log = Path()
     chance = random.Random(7)
     lock, changes = threading.Lock(), threading.Lock()
-    # What resumable uploads are to write, and which of them were written to the end.
+    # The targets of resumable uploads, and the responses of completed ones.
     uploads: dict[str, str] = {}
     written: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
 
@@ -80,7 +80,7 @@ class Front(BaseHTTPRequestHandler):
             self._note("503")
             self._answer(503, [], b'{"error": {"code": 503, "message": "told to fail"}}')
         elif upload and self.headers.get("Content-Range", "").startswith("bytes */"):
-            # How far has it come? What was cut, the store has not kept.
+            # A query for its progress; the store discards a cut upload.
             self._answer(*self.written.get(upload, (308, [], b"")))
         elif self.path.startswith("/batch"):
             self._answer(*self._batch(body))
@@ -106,7 +106,7 @@ class Front(BaseHTTPRequestHandler):
         return True
 
     def _refusal(self) -> Optional[tuple[int, list[tuple[str, str]], bytes]]:
-        """Keeps a condition of a removal, as the real store does: fake-gcs-server keeps those of uploads."""
+        """Checks the condition of a removal, like the real store: fake-gcs-server checks only those of uploads."""
         place = urlsplit(self.path)
         wanted = parse_qs(place.query).get("ifGenerationMatch")
         if self.command != "DELETE" or not wanted:
@@ -191,12 +191,12 @@ class _Server(ThreadingHTTPServer):
         self._tls.load_cert_chain(certificate)
 
     def finish_request(self, request: socket.socket, client_address: object) -> None:
-        """In the request's own thread: a slow handshake keeps nobody waiting."""
+        """Runs in the request's own thread: a slow handshake does not delay others."""
         with self._tls.wrap_socket(request, server_side=True) as wrapped:
             Front(wrapped, client_address, self)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients come and go."""
+        """Ignores clients that disconnect."""
 
 
 def _make_certificate(folder: Path) -> None:
@@ -211,7 +211,7 @@ def _make_certificate(folder: Path) -> None:
 
 
 def _take_names(folder: Path) -> None:
-    """Has the names lead here, for whoever is in these namespaces."""
+    """Resolves the names to this proxy, in these namespaces."""
     (folder / "hosts").write_text("127.0.0.1 localhost " + " ".join(_NAMES) + "\n")
     subprocess.run(["mount", "--bind", str(folder / "hosts"), "/etc/hosts"], check=True)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as each:
@@ -227,14 +227,14 @@ def _listens(port: int) -> bool:
 
 
 def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> None:
-    """Serves until it is killed; says so on stdout when it does."""
+    """Serves until it is killed; prints a line when it is ready."""
     Front.share, Front.cut, Front.log = share, cut or "", folder / "faults.log"
     _take_names(folder)
     if not (folder / "both.pem").exists():
         _make_certificate(folder)
     place = ["-host", "127.0.0.1", "-port", str(_INNER), "-public-host", NAME, "-external-url", f"https://{NAME}"]
     inner = subprocess.Popen(
-        # On a file system it would lose what TensorFlow makes of an empty folder: an object whose name ends in `/`.
+        # A file system would lose TensorFlow's marker of an empty folder: an object whose name ends in `/`.
         [binary, "-scheme", "http", "-backend", "memory", *place],
         stdout=subprocess.DEVNULL,
         stderr=(folder / "server.log").open("ab"),

@@ -1,4 +1,4 @@
-"""Dataflow, up to its service: the job that Beam asks for, staged in a bucket, what workers install, and its end."""
+"""Dataflow, up to its service: Beam's job request, staging in a bucket, the packages of workers, and cancelling."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ try:
 except PipelineError as error:  # nobody did the job
     print(error)
 """
-# What a step does with its engine: TFX, too, enters a pipeline, and leaves it when its job has ended.
+# A step's use of its engine: like TFX, enters a pipeline, and leaves it when the job has ended.
 STEP = """
 import json, sys
 from apache_beam import Create, Pipeline
@@ -98,9 +98,9 @@ def _wait_for(line: str, log: Path, process: subprocess.Popen, seconds: float = 
     wait_until(is_there, lambda: f"{line} in\n{log.read_text()}", seconds, every=0.1)
 
 
-def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, binary):
+def test_the_job_has_the_declared_options_and_the_package(tmp_path, binary):
     with serving(tmp_path, binary) as store:
-        # What would be a request to the service becomes a file.
+        # Writes a file instead of the request to the service.
         template = (f"--template_location=gs://{BUCKET}/job.json", "--job_name=ingest")
         assert "did not write 4 files" in store.run(*_ingest(tmp_path), *template)
         job = json.loads(store.read("job.json"))
@@ -134,7 +134,7 @@ def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, bin
 
 @pytest.mark.parametrize("line", ["JOB_STATE_RUNNING", "asked to create a job"])
 def test_a_step_that_is_cancelled_cancels_its_job(tmp_path, binary, line):
-    """Also where the service has not answered yet: the job is one whose name nobody knows."""
+    """Also before the service's response, when the job's id is unknown."""
     seconds = 0.0 if line == "JOB_STATE_RUNNING" else 3.0
     with serving(tmp_path, binary) as store, _dataflow(store, tmp_path, str(seconds)) as log:
         output = tmp_path / "output"
@@ -146,7 +146,7 @@ def test_a_step_that_is_cancelled_cancels_its_job(tmp_path, binary, line):
     assert code != 0
     events = log.read_text().splitlines()
     assert [each for each in events if each.startswith("wanted")] == ["wanted JOB_STATE_CANCELLED"], output.read_text()
-    # Who tries again finds nobody who still writes.
+    # A retry meets no running job.
     assert events[-1] == "JOB_STATE_CANCELLED"
     assert "ended by SIGTERM" in output.read_text()
 

@@ -1,4 +1,4 @@
-"""TFX's own command line takes the scripts that `copy` writes: from a wheel, in a folder of somebody else's."""
+"""TFX's own command line accepts the scripts that `copy` writes: from a wheel, in a user's folder."""
 
 from __future__ import annotations
 
