@@ -108,19 +108,19 @@ class Worker:
         return "\n".join(Path(self._log.name).read_text(errors="replace").splitlines()[-25:])
 
 
-def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, tell: Callable[[str], None]) -> dict:
+def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, log: Callable[[str], None]) -> dict:
     """Runs A, B, … A, B, … so that other load affects all sides alike."""
     results: dict[str, list[dict]] = {name: [] for name, _ in sides}
     for number in range(1, rounds + 1):
         for name, measurement in sides:
             result = measurement()
             results[name].append(result)
-            tell(f"round {number} of {rounds}, {name}: {result['cpu']:.2f} CPU s, {result['wall']:.2f} s")
+            log(f"round {number} of {rounds}, {name}: {result['cpu']:.2f} CPU s, {result['wall']:.2f} s")
     return results
 
 
 def alternate_slices(
-    sides: Sequence[tuple[str, Callable[[], Worker]]], slices: int, rounds: int, tell: Callable[[str], None]
+    sides: Sequence[tuple[str, Callable[[], Worker]]], slices: int, rounds: int, log: Callable[[str], None]
 ) -> dict[str, list[dict]]:
     """Runs all sides in turn: a slice of A, a slice of B, …, each well under some seconds.
 
@@ -141,7 +141,7 @@ def alternate_slices(
             latest = values[-slices:]
             micros = 1e6 * sum(value["cpu"] for value in latest) / sum(value["examples"] for value in latest)
             costs.append(f"{name} {micros:.1f}")
-        tell(f"round {number} of {rounds}, CPU µs per example: {', '.join(costs)}")
+        log(f"round {number} of {rounds}, CPU µs per example: {', '.join(costs)}")
     return results
 
 

@@ -15,11 +15,11 @@ class Setting:
     folder: str
     data_dir: Optional[str]
     rounds: int
-    tell: Callable[[str], None]
+    log: Callable[[str], None]
 
     def prepared(self, dataset: str = "mnist") -> dict[str, Any]:
         """Makes our tf.Examples and Transform graph of a data set, if missing."""
-        self.tell(f"preparing our tf.Examples and Transform graph of {dataset}")
+        self.log(f"preparing our tf.Examples and Transform graph of {dataset}")
         return run_worker("prepare", workdir=self.folder, data_dir=self.data_dir, dataset=dataset)
 
 

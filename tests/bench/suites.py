@@ -77,7 +77,7 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     sides = [
         (side, in_slices("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()
     ]
-    results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.tell)
+    results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.log)
     cpu = {side: micros_of(values) for side, values in results.items()}
     return [less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
 
@@ -85,7 +85,7 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """The whole pipeline against the shape of TFX's official MNIST example."""
     floats = f"{setting.folder}/mnist-floats"
-    setting.tell("writing the input of TFX's example")
+    setting.log("writing the input of TFX's example")
     run_worker("write_floats", data_dir=setting.data_dir, folder=floats)
     options = {
         "data_dir": setting.data_dir,
@@ -94,7 +94,7 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         "steps": PIPELINE_STEPS,
     }
     sides = [(side, whole("run_pipeline", side=side, **options)) for side in ("tfx_example", "ours")]
-    results = alternate(sides, setting.rounds, setting.tell)
+    results = alternate(sides, setting.rounds, setting.log)
     for side, values in results.items():
         if not all(value["pushed"] for value in values):
             raise RuntimeError(f"{side} pushed no model: its cost says nothing")
@@ -146,7 +146,7 @@ def _train_keras(setting: Setting, case: str, sides: Sequence[str], steps: int, 
 
 def _in_turns(setting: Setting, task: str, sides: Sequence[str], slices: int, options: dict[str, Any]) -> Measured:
     workers = [(side, in_slices(task, side=side, data_dir=setting.data_dir, **options)) for side in sides]
-    results = alternate_slices(workers, slices, setting.rounds, setting.tell)
+    results = alternate_slices(workers, slices, setting.rounds, setting.log)
     cpu = {side: micros_of(values) for side, values in results.items()}
     rate = {side: rate_of(values) for side, values in results.items()}
     return results, cpu, rate

@@ -22,12 +22,12 @@ from tfx_estimator import bring_back_estimator
 class Slices:
     """Measures slices of work, each on request."""
 
-    def __init__(self, say: TextIO) -> None:
-        self._say = say
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
         self._cpu = 0.0
 
     def warm(self) -> bool:
-        print(json.dumps({"warm": True}), file=self._say, flush=True)
+        print(json.dumps({"warm": True}), file=self._output, flush=True)
         return self._wait()
 
     def done(self, examples: int) -> bool:
@@ -35,7 +35,7 @@ class Slices:
         now = Clock.now()
         # Includes the CPU time of other threads while this side waited: they prefetch.
         spent = {"cpu": now.cpu - self._cpu, "wall": now.wall - self._start.wall, "examples": examples}
-        print(json.dumps(spent), file=self._say, flush=True)
+        print(json.dumps(spent), file=self._output, flush=True)
         self._cpu = now.cpu
         return self._wait()
 
@@ -71,12 +71,12 @@ class Slices:
 
 def main(argv: list[str]) -> None:
     task, options = argv
-    with os.fdopen(os.dup(1), "w") as say:
+    with os.fdopen(os.dup(1), "w") as output:
         os.dup2(2, 1)  # other output goes to the log
         if task in SLICED:
-            SLICED[task](Slices(say), **json.loads(options))
+            SLICED[task](Slices(output), **json.loads(options))
         else:
-            print(json.dumps(TASKS[task](**json.loads(options))), file=say, flush=True)
+            print(json.dumps(TASKS[task](**json.loads(options))), file=output, flush=True)
 
 
 def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:

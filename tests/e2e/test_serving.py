@@ -57,7 +57,7 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
     encoded = [Path(file).read_bytes() for file in files]
     stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(f"localhost:{server.grpc_port}"))
 
-    def ask(signature: str, name: str, values: object) -> dict[str, np.ndarray]:
+    def predict(signature: str, name: str, values: object) -> dict[str, np.ndarray]:
         request = predict_pb2.PredictRequest()
         request.model_spec.name, request.model_spec.signature_name = "digits", signature
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values))
@@ -69,19 +69,19 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
     examples = [
         tf.train.Example(features=tf.train.Features(feature={"image": each})).SerializeToString() for each in features
     ]
-    asked = [
-        ask("encoded", "encoded", encoded),
-        ask("images", "images", images),
-        ask("serving_default", "examples", examples),
+    responses = [
+        predict("encoded", "encoded", encoded),
+        predict("images", "images", images),
+        predict("serving_default", "examples", examples),
     ]
-    for answers in asked:
+    for answers in responses:
         np.testing.assert_array_equal(answers["class_ids"], served_digits["class_ids"][:4])
         np.testing.assert_allclose(answers["probabilities"], served_digits["probabilities"][:4], rtol=0, atol=1e-6)
 
     wrong = tf.io.encode_png(np.zeros((30, 28, 1), np.uint8)).numpy()
     (message,) = (block.text.strip() for block in PAGE.of("text") if "of the batch" in block.text)
     with pytest.raises(grpc.RpcError, match="image 1 of the batch") as error:
-        ask("encoded", "encoded", [encoded[0], wrong, b""])
+        predict("encoded", "encoded", [encoded[0], wrong, b""])
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert message in error.value.details()
     body = {

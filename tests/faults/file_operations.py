@@ -63,7 +63,7 @@ class Forks:
         self._server = subprocess.Popen(
             self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        assert self._answer() == "ready"
+        assert self._response() == "ready"
 
     def close(self) -> None:
         """Ends the process, and with it a hanging call."""
@@ -150,14 +150,14 @@ class Forks:
         try:
             self._server.stdin.write(json.dumps(request) + "\n")
             self._server.stdin.flush()
-            return int(self._answer())
+            return int(self._response())
         except BaseException:
             # The test has timed out: the pending answer would be taken for the next one's.
             self._server.kill()
             self._server.wait()
             raise
 
-    def _answer(self) -> str:
+    def _response(self) -> str:
         return self._server.stdout.readline().strip()
 
 

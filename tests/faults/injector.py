@@ -83,7 +83,7 @@ class Fault:
         if self.moment == STARTING:
             return time.time() - process.create_time() > 1.0
         if self.moment == EXPORTING and self.task.startswith(("evaluator", "exporter")):
-            return any(root.glob(_BEING_EXPORTED)) or _says(root, self.task, '{"event": "exporting"')
+            return any(root.glob(_BEING_EXPORTED)) or _has_event(root, self.task, '{"event": "exporting"')
         wanted = self._step if self.moment == TRAINING else self._last_step
         return latest_step(root) >= wanted
 
@@ -98,7 +98,7 @@ def find_task(name: str) -> Optional[psutil.Process]:
     return found
 
 
-def _says(root: Path, task: str, event: str) -> bool:
+def _has_event(root: Path, task: str, event: str) -> bool:
     files = root.glob(f"training/*/logs/{task}.*.progress.jsonl")
     return any(line.startswith(event) for path in files for line in path.read_text().splitlines())
 

@@ -35,26 +35,26 @@ class Service(BaseHTTPRequestHandler):
         time.sleep(self.seconds)
         Service.job = {**{key: job.get(key) for key in ("name", "clientRequestId")}, "id": ID}
         self._note("created")
-        self._answer({**self.job, "currentState": "JOB_STATE_PENDING"})
+        self._respond({**self.job, "currentState": "JOB_STATE_PENDING"})
 
     def do_GET(self) -> None:
         if "/messages" in self.path:
             message = {"id": "1", "time": "2026-11-23T00:00:00Z", "messageText": "no such bucket"}
             failed = "FAILED" in self.then
-            self._answer({"jobMessages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}]} if failed else {})
+            self._respond({"jobMessages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}]} if failed else {})
             return
         state = self.then
         if self.ending:
             state = "JOB_STATE_CANCELLING" if self.ending < 3 else "JOB_STATE_CANCELLED"
             Service.ending += 1
         self._note(state)
-        self._answer({**self.job, "currentState": state})
+        self._respond({**self.job, "currentState": state})
 
     def do_PUT(self) -> None:
         wanted = self._body()["requestedState"]
         self._note(f"wanted {wanted}")
         Service.ending = 1
-        self._answer({**self.job, "requestedState": wanted})
+        self._respond({**self.job, "requestedState": wanted})
 
     def log_message(self, *args: object) -> None:
         """Logs nothing."""
@@ -66,7 +66,7 @@ class Service(BaseHTTPRequestHandler):
         with self.log.open("a") as file:
             file.write(f"{what}\n")
 
-    def _answer(self, answer: dict[str, Any]) -> None:
+    def _respond(self, answer: dict[str, Any]) -> None:
         body = json.dumps(answer).encode()
         self.send_response_only(200)
         self.send_header("Content-Type", "application/json")

@@ -69,26 +69,26 @@ class Front(BaseHTTPRequestHandler):
             return
         body = self._body()
         if self.path.startswith("/token"):
-            self._answer(200, [("Content-Type", "application/json")], _TOKEN)
+            self._respond(200, [("Content-Type", "application/json")], _TOKEN)
             return
         if self.headers.get("Host") == DATAFLOW:
-            self._answer(*_ask(self.command, self.path, self._headers(), body, DATAFLOW_PORT))
+            self._respond(*_send(self.command, self.path, self._headers(), body, DATAFLOW_PORT))
             return
         with self.lock:
             fails = self.chance.random() < self.share
         if fails:
             self._note("503")
-            self._answer(503, [], b'{"error": {"code": 503, "message": "told to fail"}}')
+            self._respond(503, [], b'{"error": {"code": 503, "message": "told to fail"}}')
         elif upload and self.headers.get("Content-Range", "").startswith("bytes */"):
             # A query for its progress; the store discards a cut upload.
-            self._answer(*self.written.get(upload, (308, [], b"")))
+            self._respond(*self.written.get(upload, (308, [], b"")))
         elif self.path.startswith("/batch"):
-            self._answer(*self._batch(body))
+            self._respond(*self._batch(body))
         else:
             with self.changes if "ifGenerationMatch" in self.path else contextlib.nullcontext():
-                status, headers, answer = self._refusal() or _ask(self.command, self.path, self._headers(), body)
+                status, headers, answer = self._refusal() or _send(self.command, self.path, self._headers(), body)
             self._remember(upload, status, headers, answer)
-            self._answer(status, headers, answer)
+            self._respond(status, headers, answer)
 
     def _cuts(self, upload: str) -> bool:
         name = self.uploads.get(upload, self.path)
@@ -111,7 +111,7 @@ class Front(BaseHTTPRequestHandler):
         wanted = parse_qs(place.query).get("ifGenerationMatch")
         if self.command != "DELETE" or not wanted:
             return None
-        status, _, answer = _ask("GET", place.path, self._headers(), b"")
+        status, _, answer = _send("GET", place.path, self._headers(), b"")
         if status != 200 or json.loads(answer)["generation"] == wanted[0]:
             return None
         return 412, [("Content-Type", "application/json")], b'{"error": {"code": 412, "message": "conditionNotMet"}}'
@@ -131,7 +131,7 @@ class Front(BaseHTTPRequestHandler):
             command, path, *_ = first.split()
             inner = message_from_bytes(rest.encode())
             inner_headers = {key: value for key, value in inner.items() if key.lower() not in _OWN}
-            status, headers, answer = _ask(command, path, inner_headers, inner.get_payload().encode())
+            status, headers, answer = _send(command, path, inner_headers, inner.get_payload().encode())
             lines = [f"HTTP/1.1 {status} {http.client.responses.get(status, '')}"]
             lines += [f"{key}: {value}" for key, value in headers if key.lower() == "content-type"]
             text = "\r\n".join([*lines, f"Content-Length: {len(answer)}", "", answer.decode()])
@@ -152,7 +152,7 @@ class Front(BaseHTTPRequestHandler):
         self.rfile.readline()
         return body
 
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+    def _respond(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.send_response_only(status)
         for key, value in headers:
             if key.lower() not in _OWN:
@@ -169,7 +169,7 @@ class Front(BaseHTTPRequestHandler):
             file.write(f"{what} {self.command} {self.path}\n")
 
 
-def _ask(
+def _send(
     command: str, path: str, headers: dict[str, str], body: bytes, port: int = _INNER
 ) -> tuple[int, list[tuple[str, str]], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -247,7 +247,7 @@ def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> 
 
     wait_until(serves, f"fake-gcs-server on port {_INNER}", every=0.05)
     bucket = f'{{"name": "{BUCKET}"}}'.encode()
-    assert _ask("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, bucket)[0] == 200
+    assert _send("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, bucket)[0] == 200
     server = _Server(folder / "both.pem")
     print("ready", os.getpid(), flush=True)
     server.serve_forever()

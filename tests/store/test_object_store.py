@@ -90,10 +90,10 @@ def test_a_missing_bucket_is_reported(tmp_path, binary):
 
 @pytest.mark.parametrize(("name", "more"), [("compile", ("--output", "it.json")), ("submit", ("--dry-run",))])
 def test_a_missing_bucket_of_data_is_reported(tmp_path, binary, name, more):
-    told = ("deploy.project=example-project", "deploy.region=europe-west4", *COMMON)
-    told += ("data.dataset=mnist", "data.splits=null", "data.data_dir=gs://some-other-bucket/tfds")
+    options = ("deploy.project=example-project", "deploy.region=europe-west4", *COMMON)
+    options += ("data.dataset=mnist", "data.splits=null", "data.data_dir=gs://some-other-bucket/tfds")
     more = tuple(str(tmp_path / each) if each.endswith(".json") else each for each in more)
-    overrides = [word for each in told for word in ("--set", each)]
+    overrides = [word for each in options for word in ("--set", each)]
     command = (sys.executable, "-m", "tfx_estimator", name, "digits", "--target", "vertex", *more, *overrides)
     with serving(tmp_path, binary) as store:
         output = store.run(*command, code=6)
@@ -130,11 +130,11 @@ def test_killed_in_training_and_resumed(tmp_path, binary, state):
 def test_the_only_pod_of_a_tfjob_is_killed_and_its_successor_resumes(tmp_path, binary, state, monkeypatch):
     places = (f"data.data_dir=gs://{BUCKET}/tfds", f"deploy.pipeline_root=gs://{BUCKET}/runs", f"deploy.image={IMAGE}")
     longer = ("trainer.train_steps=1500", "trainer.save_checkpoints_steps=100")
-    told = [word for each in (*places, *longer) for word in ("--set", each)]
+    overrides = [word for each in (*places, *longer) for word in ("--set", each)]
     file = tmp_path / "job.yaml"
     compiled = (sys.executable, "-m", "tfx_estimator", "compile", "digits", "--target", "tfjob", "--output", str(file))
     with serving(tmp_path, binary) as store:
-        store.run(*compiled, *told)
+        store.run(*compiled, *overrides)
         config_map, job = yaml.safe_load_all(file.read_text())
         declaration = tmp_path / "declaration.yaml"
         declaration.write_text(config_map["data"][declaration.name])

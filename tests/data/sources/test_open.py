@@ -83,10 +83,10 @@ def test_the_error_of_an_unknown_name_suggests_the_nearest(data_dir):
 
 
 def test_a_store_that_does_not_answer(monkeypatch):
-    def ask(folder):
+    def respond(folder):
         raise tf.errors.FailedPreconditionError(None, None, f"Error executing an HTTP request for {folder}")
 
-    monkeypatch.setattr(tfds_lookup, "_prepared_versions", ask)
+    monkeypatch.setattr(tfds_lookup, "_prepared_versions", respond)
     with pytest.raises(DataError, match="mnist in gs://mine/tfds cannot be accessed: Error executing") as caught:
         opened("mnist", data_dir="gs://mine/tfds")
     assert "gcloud auth application-default login" in caught.value.todo
