@@ -21,7 +21,7 @@ ALTERNATIVE = re.compile(
 DECLARATIONS = sorted(path.relative_to(EXAMPLES) for path in EXAMPLES.glob("*/*.yaml"))
 
 
-def test_the_readme_has_them_all():
+def test_the_readme_has_all_examples():
     assert sorted(commands()) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
 
@@ -46,7 +46,7 @@ ALTERNATIVES = {
 
 
 @pytest.mark.parametrize("name", ALTERNATIVES)
-def test_what_an_example_names_as_an_alternative_is_valid_in_place_of_what_it_has(name, tmp_path, monkeypatch, capsys):
+def test_the_alternatives_in_an_example_are_valid(name, tmp_path, monkeypatch, capsys):
     path, found = ALTERNATIVES[name]
     monkeypatch.chdir(copy_example("by_feature", tmp_path))
     # Only in its section.

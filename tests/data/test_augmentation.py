@@ -48,7 +48,7 @@ def split_mix(state: int) -> int:
     return state ^ (state >> 31)
 
 
-def test_the_numbers_are_those_of_splitmix():
+def test_the_random_numbers_equal_splitmix():
     golden, bits = 0x9E3779B97F4A7C15, 2**64 - 1
     # The first three numbers of the seed 1234567, published with the generator.
     assert [split_mix(1234567 + n * golden & bits) for n in (1, 2, 3)] == [

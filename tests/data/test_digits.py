@@ -39,7 +39,7 @@ def test_a_digit_is_converted_to_mnists_shape():
     assert not large[:, -2:].any()
 
 
-def test_every_digit_of_scikit_learn_is_there_once(tmp_path):
+def test_every_digit_of_scikit_learn_occurs_once(tmp_path):
     source = open_source(DataSection(dataset="digits", data_dir=str(tmp_path)))
     assert source.info.image_shape == (28, 28, 1)
     assert source.info.label_names == tuple("0123456789")

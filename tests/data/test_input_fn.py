@@ -15,7 +15,7 @@ def test_evaluation_reads_every_example_exactly_once(make_reader):
     assert sorted(flat(labels(make_reader().input_fn("eval")))) == list(range(TOTAL))
 
 
-def test_images_are_those_of_their_labels(reader):
+def test_images_belong_to_their_labels(reader):
     for features, label in reader().input_fn("train").take(10).as_numpy_iterator():
         assert features["image"].shape == (16, 2, 2, 1)
         np.testing.assert_array_equal(features["image"][:, 0, 0, 0], label)

@@ -179,9 +179,7 @@ def test_every_command_is_valid(page: Page, folder: Path) -> None:
             check_command(words, folder, exported)
 
 
-def test_what_a_command_prints_is_what_the_page_shows(
-    page: Page, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_shows_the_output_of_a_command(page: Page, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for block in page.of("console"):
         for shown in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             command, _, output = shown.partition("\n")

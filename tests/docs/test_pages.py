@@ -68,7 +68,7 @@ def test_no_long_sentence_is_repeated() -> None:
     assert [sentence for sentence, count in counts.items() if count > 1 and len(sentence) > 60] == []
 
 
-def test_the_exit_codes_are_those_of_the_errors() -> None:
+def test_the_exit_codes_equal_those_of_the_errors() -> None:
     (table,) = re.findall(r"^## Exit codes\n(.*?)^## ", README.text, re.MULTILINE | re.DOTALL)
     documented = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(",")}
     tree = {int(code) for each in re.findall(r"exit code ([\d, ]+)", errors.__doc__ or "") for code in each.split(",")}

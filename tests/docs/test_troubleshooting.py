@@ -36,7 +36,7 @@ def text_of(node: ast.AST) -> str:
     return ""
 
 
-def test_each_message_is_one_of_the_product() -> None:
+def test_each_quoted_message_exists_in_the_product() -> None:
     known = texts()
     patterns = {
         quoted: re.compile("[^\\w]*".join(map(re.escape, quoted.replace("…", _GAP).split()))) for quoted in QUOTED

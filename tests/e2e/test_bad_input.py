@@ -117,7 +117,7 @@ def test_a_mistake_in_a_preprocessing_fn_is_reported_with_its_line(ingested, dec
     assert f'File "{tmp_path}/own.py", line 2' in output
 
 
-def test_a_preprocessing_fn_that_ends_the_process_is_named_before_any_data_is_read(forked, declare, tmp_path):
+def test_a_preprocessing_fn_that_exits_is_named_before_any_data_is_read(forked, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    import os; os._exit(1)\n")
     name = "own:preprocessing_fn"
     output = forked.run(declare(transform={"preprocessing_fn": name}), code=4, dry_run=True)

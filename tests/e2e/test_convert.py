@@ -275,7 +275,7 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
 
 
 @needs_keras_3
-def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
+def test_a_completed_run_is_converted_to_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
     converted, examples = tmp_path / "converted", digits_run.examples.with_name("Split-train")
     home = str(digits_run.kept / "digits")
     words = ["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)]

@@ -42,7 +42,7 @@ def test_two_runs_end_with_equal_bits(trainings, train, data, model):
 
 
 @pytest.mark.parametrize("model", [{"model": "own_model_fns:by_keras"}, {"module_file": TRAINER_FN}])
-def test_another_seed_ends_elsewhere(trainings, model):
+def test_another_seed_has_other_results(trainings, model):
     declared = {"data": "mnist exact", "deterministic": True, "train_steps": 5, **model}
     one, other = trainings.run({**declared, "seed": 1}, {**declared, "seed": 2})
     assert not set(one.losses) & set(other.losses)

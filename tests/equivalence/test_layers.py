@@ -47,7 +47,7 @@ def test_keras_own_layers_do_not(outcome, case):
     assert largest_difference(one[1], other[1]) > 0.001
 
 
-def test_synchronized_normalisation_is_that_of_keras_on_one_device(outcome):
+def test_synchronized_normalisation_equals_keras_on_one_device(outcome):
     keras, ours = outcome("keras_norm", "one_device"), outcome("synchronized_norm", "mirrored")
     assert CASES["keras_norm"][0]["norm"] != CASES["synchronized_norm"][0]["norm"]
     np.testing.assert_allclose(ours[0], keras[0], rtol=0, atol=LOSS)

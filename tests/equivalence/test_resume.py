@@ -40,7 +40,7 @@ def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
     assert largest_difference(before.weights, after.weights) <= AS_SHIPPED
 
 
-def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainings, tmp_path, caplog):
+def test_a_lengthened_training_has_the_bits_of_one_of_that_length(trainings, tmp_path, caplog):
     declared = {
         "data": "mnist exact",
         "model": "mnist_cnn",

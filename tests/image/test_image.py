@@ -42,7 +42,7 @@ def test_its_contents(image, work):
     assert len(inspected["RootFS"]["Layers"]) <= 5
 
 
-def test_a_whole_pipeline_in_it(image, work):
+def test_a_whole_pipeline_in_a_container(image, work):
     output = image.run(work, "run", "digits")
     assert _pushed(work), output
     # A second container uses the first one's outputs.
@@ -50,7 +50,7 @@ def test_a_whole_pipeline_in_it(image, work):
     assert "accuracy" in (work / written).read_text()
 
 
-def test_a_cluster_of_two_in_it(image, work):
+def test_a_cluster_of_two_in_a_container(image, work):
     train = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
     output = image.run(work, "run", "digits", "--set", train)
     assert _pushed(work), output

@@ -20,7 +20,7 @@ def test_a_steps_loss_is_sent_with_its_gradients(two_workers, trainer, messages)
 
 
 @pytest.mark.parametrize("trainer", ["none", "fp16", "bf16"])
-def test_the_loss_is_that_of_the_global_batch(two_workers, trainer):
+def test_the_loss_covers_the_global_batch(two_workers, trainer):
     first, second = two_workers[trainer]
     assert first["loss"] == second["loss"]
     # Compared with that of workers that report the loss of their own part, also in step.

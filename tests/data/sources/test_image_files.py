@@ -43,7 +43,7 @@ def _all(source, split="train"):
     return list(source.read(ExampleRange(split, 0, split_sizes(source)[split])))
 
 
-def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path):
+def test_a_folder_by_class_is_one_split_with_mixed_classes(tmp_path):
     source = opened(_fill(tmp_path / "pets"))
     assert source.info.name == "pets"
     assert source.info.label_names == ("cat", "dog")
@@ -91,7 +91,7 @@ def _bytes_of(form: str, shade: int = 0) -> bytes:
     return buffer.getvalue()
 
 
-def test_what_is_left_out_is_named_unless_a_tool_left_it(tmp_path):
+def test_a_note_names_ignored_files_except_those_of_tools(tmp_path):
     folder = _fill(tmp_path / "pets", 2)
     opened(folder)
     names = ["._1.png", ".DS_Store", "__MACOSX/cat/1.png", ".ipynb_checkpoints/1.png", "cat/._0.png", "cat/Thumbs.db"]
@@ -285,7 +285,7 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_whole_numbers_that_are_written_as_floats_are_numbers(tmp_path, suffix):
+def test_whole_numbers_written_as_floats_are_integers(tmp_path, suffix):
     rows = [{**row, "label": float(index // 2)} for index, row in enumerate(_rows(tmp_path))]
     source = opened(_table(tmp_path / f"labels.{suffix}", rows))
     assert source.info.label_names == ("0", "1", "2")

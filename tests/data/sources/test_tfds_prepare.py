@@ -72,7 +72,7 @@ def test_a_download_with_another_checksum_is_refused(make_builder, data_dir, ser
     assert _versions(data_dir) == []
 
 
-def test_without_network_the_error_comes_at_once_and_names_the_ways_out(make_builder, data_dir):
+def test_without_network_the_error_is_immediate_and_names_the_remedies(make_builder, data_dir):
     source = _open(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir)
     start = time.monotonic()
     with pytest.raises(DataNotFoundError, match=r"no connection to 127\.0\.0\.1:9") as caught:

@@ -51,7 +51,7 @@ def test_weights_are_by_label_and_work_with_smoothing():
         (("separable/depthwise_kernel:0", "lstm/recurrent_kernel:0", "embeddings:0"), [True, True, False]),
     ],
 )
-def test_kernels_are_found_by_their_own_names_whatever_the_network_is_called(names, decays):
+def test_kernels_are_found_by_their_names_in_any_network(names, decays):
     assert [_is_kernel(name) for name in names] == decays
 
 

@@ -130,7 +130,7 @@ def test_a_batch_of_fewer_examples_than_parts_is_refused():
         in_parts(lambda part: None, 4, IN_TURN)(Part({"image": tf.zeros([2, 3])}, tf.zeros([2], tf.int64)))
 
 
-def test_parts_wait_for_nothing_of_each_other():
+def test_parts_do_not_depend_on_each_other():
     begun, done, firsts = [], [], []
 
     def compute(part):
@@ -231,7 +231,7 @@ def test_a_step_that_assigns_to_a_state_is_refused_in_parts(kind, layer):
 
 
 @pytest.mark.parametrize("kind", ["frozen batch norm", "adapted", "constant"])
-def test_a_layer_that_a_step_leaves_as_it_is_may_be_in_parts(kind):
+def test_a_layer_that_a_step_does_not_change_may_be_in_parts(kind):
     values = tf.function(_compile(_network(_layer(kind)), parallel_parts=2).train_step)(BATCH)
     assert float(values["loss"]) > 0
 
