@@ -30,7 +30,7 @@ def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(copy_example(path.parts[0], tmp_path))
     if Path("draw_images.py").exists():
         runpy.run_path("draw_images.py")
-    # Left by the example before it.
+    # Outputs of the previous example.
     weights = ("variables.index", "variables.data-00000-of-00001")
     write_files(Path("runs/scaling/serving/1/variables"), dict.fromkeys(weights, ""))
     assert main(["validate", path.name]) == 0

@@ -1,4 +1,4 @@
-"""A compiled Keras model of your own: its optimizer, loss and metrics are used."""
+"""Your own compiled Keras model, trained by its optimizer, loss and metrics."""
 
 import tensorflow as tf
 

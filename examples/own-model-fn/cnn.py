@@ -1,4 +1,4 @@
-"""A whole model_fn, as it was passed to tf.estimator.Estimator before."""
+"""A whole model_fn, unchanged from its use with tf.estimator.Estimator."""
 
 import tensorflow as tf
 

@@ -97,7 +97,7 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     results = alternate(sides, setting.rounds, setting.log)
     for side, values in results.items():
         if not all(value["pushed"] for value in values):
-            raise RuntimeError(f"{side} pushed no model: its cost says nothing")
+            raise RuntimeError(f"{side} pushed no model: its cost is meaningless")
         for value in values:
             value["process_cpu"] = value["process"]["cpu"]
     components = {side: median(values, "cpu") for side, values in results.items()}

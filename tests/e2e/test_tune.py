@@ -74,7 +74,7 @@ def end_in_trial(workdir: Workdir, file: str, number: int, by: signal.Signals, *
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> tuple[Workdir, str, str]:
-    """A run with four trials, what it printed, and its declaration."""
+    """A run with four trials, its output, and its declaration."""
     folder = tmp_path_factory.mktemp("tuned")
     workdir, file = Workdir(folder / "runs"), declare(folder)
     return workdir, workdir.run(file, "--report"), file

@@ -23,7 +23,7 @@ def test_a_steps_loss_is_sent_with_its_gradients(two_workers, trainer, messages)
 def test_the_loss_covers_the_global_batch(two_workers, trainer):
     first, second = two_workers[trainer]
     assert first["loss"] == second["loss"]
-    # Compared with that of workers that report the loss of their own part, also in step.
+    # Compared with workers in step that report the losses of their own parts.
     (one, two), tolerance = two_workers["sync 1"], 1e-2 if trainer != "none" else 1e-5
     assert one["loss"] != two["loss"]
     assert first["loss"] == pytest.approx((one["loss"] + two["loss"]) / 2, rel=tolerance)

@@ -1,6 +1,6 @@
-"""Which device a layer is put on, where a network is cut, and in which order its stages work.
+"""Devices of layers, cuts of a network into stages, and the order of the stages' work.
 
-That it trains so is shown in tests/equivalence.
+tests/equivalence covers their training.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_a_custom_gradient_may_return_a_tensor_that_was_made_outside_of_the_step
 
     @tf.function
     def found(inner):
-        # As it is, and as what is further differentiated; then in the next part of a batch.
+        # Alone, and inside a further derivative; then in the next part of a batch.
         gradients = gradients_of(loss_of(one * inner), [one, two])
         with tf.control_dependencies(gradients):
             return gradients, gradients_of(loss_of(one), [one, two])
