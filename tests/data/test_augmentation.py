@@ -60,10 +60,10 @@ def test_the_random_numbers_equal_splitmix():
     start = split_mix(start + golden & bits)
     keys = [split_mix(int(position) * golden + start & bits) for position in POSITIONS]
     expected = [[split_mix(key + drawn * golden & bits) for key in keys] for drawn in (1, 2, 3)]
-    made = draws()
-    np.testing.assert_array_equal(made.integers(9), [(value >> 32) * 9 >> 32 for value in expected[0]])
-    np.testing.assert_array_equal(made.uniform(0, 1), [(value >> 40) * 2.0**-24 for value in expected[1]])
-    np.testing.assert_array_equal(made.flags(), [value >> 63 == 1 for value in expected[2]])
+    random = draws()
+    np.testing.assert_array_equal(random.integers(9), [(value >> 32) * 9 >> 32 for value in expected[0]])
+    np.testing.assert_array_equal(random.uniform(0, 1), [(value >> 40) * 2.0**-24 for value in expected[1]])
+    np.testing.assert_array_equal(random.flags(), [value >> 63 == 1 for value in expected[2]])
 
 
 @pytest.mark.parametrize(("fill", "mode"), [("zero", "constant"), ("reflect", "reflect")])
@@ -72,8 +72,8 @@ def test_translations_are_by_whole_pixels_up_to_a_share_of_the_image(images, fil
     height, width, _ = SHAPE
     options = {"height_factor": 0.4, "width_factor": factor, "fill": fill}
     down, right = 5, min(round(factor * width), width - 1 if fill == "reflect" else width)
-    made = draws()
-    tops, lefts = made.integers(2 * down + 1).numpy(), made.integers(2 * right + 1).numpy()
+    random = draws()
+    tops, lefts = random.integers(2 * down + 1).numpy(), random.integers(2 * right + 1).numpy()
     padded = np.pad(images, [(0, 0), (down, down), (right, right), (0, 0)], mode=mode)
     expected = [
         image[top : top + height, left : left + width] for image, top, left in zip(padded, tops, lefts, strict=True)
@@ -90,12 +90,12 @@ def test_moves_in_a_row_are_applied_one_after_another(images):
         {"random_crop": {"padding": 2, "fill": "reflect"}},
     ]
     height, width, _ = SHAPE
-    made, expected = draws(), images
+    random, expected = draws(), images
     for kind, down, right in [("constant", 3, 3), ("flip", 0, 2), ("reflect", 4, 3), ("flip", 0, 1), ("reflect", 2, 2)]:
         if kind == "flip":
-            expected = np.where(made.flags().numpy()[:, None, None, None], np.flip(expected, right), expected)
+            expected = np.where(random.flags().numpy()[:, None, None, None], np.flip(expected, right), expected)
             continue
-        tops, lefts = made.integers(2 * down + 1).numpy(), made.integers(2 * right + 1).numpy()
+        tops, lefts = random.integers(2 * down + 1).numpy(), random.integers(2 * right + 1).numpy()
         padded = np.pad(expected, [(0, 0), (down, down), (right, right), (0, 0)], mode=kind)
         expected = np.stack([p[t : t + height, x : x + width] for p, t, x in zip(padded, tops, lefts, strict=True)])
     np.testing.assert_array_equal(augment(images, *operations), expected)
@@ -154,9 +154,9 @@ def test_saturation_keeps_grey_and_mixes_with_it(images):
 
 @pytest.mark.parametrize("size", [1, 4, 5, 13])
 def test_cutout_hides_a_square_around_any_pixel(images, size):
-    made = draws()
+    random = draws()
     expected = images.copy()
-    for image, row, column in zip(expected, made.integers(SHAPE[0]).numpy(), made.integers(SHAPE[1]).numpy()):
+    for image, row, column in zip(expected, random.integers(SHAPE[0]).numpy(), random.integers(SHAPE[1]).numpy()):
         top, left = row - size // 2, column - size // 2
         image[max(top, 0) : top + size, max(left, 0) : left + size] = 0
     np.testing.assert_array_equal(augment(images, {"cutout": {"size": size}}), expected)

@@ -86,20 +86,20 @@ def test_an_example_is_varied_anew_in_each_epoch(alone):
 
 @pytest.mark.parametrize(("pipelines", "batch", "step"), [(1, 40, 3), (2, 16, 0), (3, 24, 5)])
 def test_images_are_varied_alike_in_any_batches_pipelines_and_resumed_runs(reader, alone, pipelines, batch, step):
-    made = reader(train_batch_size=batch, augment=AUGMENT, start_step=lambda: step)
+    augmented = reader(train_batch_size=batch, augment=AUGMENT, start_step=lambda: step)
     steps = (len(alone) // batch) - step
     for index in range(pipelines):
-        own = varied(made.input_fn("train", context(pipelines, index)), steps)
+        own = varied(augmented.input_fn("train", context(pipelines, index)), steps)
         assert own == alone[step * batch + index :: pipelines][: len(own)]
         assert len(own) == steps * batch // pipelines
 
 
 def test_pipelines_with_files_of_their_own_vary_by_numbers_of_their_own(reader):
-    made = {"sharding": "file", "augment": AUGMENT, "train_batch_size": 16}
-    shares = [varied(reader(**made).input_fn("train", context(2, index)), 8) for index in range(2)]
+    augmented = {"sharding": "file", "augment": AUGMENT, "train_batch_size": 16}
+    shares = [varied(reader(**augmented).input_fn("train", context(2, index)), 8) for index in range(2)]
     first, second = ([np.frombuffer(image, np.float32) - number for number, image in share] for share in shares)
     assert np.abs(np.array(first) - np.array(second)).min(axis=1).max() > 0.01
-    resumed = reader(**made, start_step=lambda: 5).input_fn("train", context(2, 1))
+    resumed = reader(**augmented, start_step=lambda: 5).input_fn("train", context(2, 1))
     assert varied(resumed, 3) == shares[1][5 * 8 :]
 
 

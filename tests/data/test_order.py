@@ -131,8 +131,8 @@ def test_a_late_start_of_file_sharding_is_within_its_own_epoch(read, side):
 
 
 def test_the_order_is_the_same_in_every_process_and_version(read, side):
-    begun = read(side, 0, 3 * TOTAL)[:6]
-    assert begun == {"streamed": STREAMED, "resident": RESIDENT}[side]
+    first = read(side, 0, 3 * TOTAL)[:6]
+    assert first == {"streamed": STREAMED, "resident": RESIDENT}[side]
 
 
 # Changing these changes the order of every training: a resumed one would see examples twice.

@@ -63,12 +63,12 @@ def test_pipelines_share_real_images(make_reader, tmp_path):
     files = [write(tmp_path / str(index), digits[index::3]) for index in range(3)]
 
     def read(resident_bytes: int, input_context) -> list[list[tuple[bytes, int]]]:
-        made = make_reader(
+        sharded = make_reader(
             (28, 28, 1), train_files=files, train_batch_size=100, shuffle_buffer=200, resident_bytes=resident_bytes
         )
         return [
             [(image.astype(np.uint8).tobytes(), int(number)) for image, number in zip(features["image"], label)]
-            for features, label in made.input_fn("train", input_context).take(8).as_numpy_iterator()
+            for features, label in sharded.input_fn("train", input_context).take(8).as_numpy_iterator()
         ]
 
     for resident_bytes in (0, 1 << 24):
@@ -89,10 +89,10 @@ def test_pipelines_that_share_by_file_have_disjoint_files(files, pipelines):
 
 def test_file_sharding_is_disjoint_and_complete_in_each_epoch(reader):
     pipelines = 3
-    made = reader(sharding="file", train_batch_size=2 * pipelines)
+    sharded = reader(sharding="file", train_batch_size=2 * pipelines)
     everything: list[int] = []
     for index in range(pipelines):
-        seen = flat(labels(made.input_fn("train", context(pipelines, index)), TOTAL))
+        seen = flat(labels(sharded.input_fn("train", context(pipelines, index)), TOTAL))
         own = len(set(seen))
         assert sorted(seen[:own]) == sorted(seen[own : 2 * own]) == sorted(set(seen))
         everything += set(seen)
@@ -124,9 +124,9 @@ def test_a_pipeline_whose_files_are_empty_is_refused_in_each_pipeline(tmp_path):
 
 
 def test_too_few_files_to_share_are_refused(make_reader):
-    made = make_reader(sharding="file", train_batch_size=18)
+    sharded = make_reader(sharding="file", train_batch_size=18)
     with pytest.raises(DataError) as caught:
-        made.input_fn("train", context(9, 8))
+        sharded.input_fn("train", context(9, 8))
     assert caught.value.what == "8 training files cannot be shared among 9 input pipelines by file"
     assert "data.shards" in caught.value.todo
     assert "trainer.distribution.sharding: element" in caught.value.todo
@@ -142,8 +142,8 @@ def test_a_global_batch_that_replicas_cannot_share_is_refused(make_reader, mode,
 
 @pytest.mark.parametrize("pipelines", PIPELINES)
 def test_pipelines_evaluate_each_example_exactly_once(make_reader, files, pipelines):
-    made = make_reader(eval_files=files[:2], eval_batch_size=4 * pipelines, sharding="file")
-    read = [labels(made.input_fn("eval", context(pipelines, index))) for index in range(pipelines)]
+    sharded = make_reader(eval_files=files[:2], eval_batch_size=4 * pipelines, sharding="file")
+    read = [labels(sharded.input_fn("eval", context(pipelines, index))) for index in range(pipelines)]
     assert sorted(flat(batch for part in read for batch in part)) == list(range(SIZES[0] + SIZES[1]))
     assert any(len(part[-1]) < 4 for part in read)
     assert all(len(batch) == 4 for part in read for batch in part[:-1])

@@ -94,9 +94,9 @@ def test_every_function_that_a_declaration_names_on_its_page_works(page: Page, f
         if declaration.transform.preprocessing_fn:
             preprocess = function(declaration.transform.preprocessing_fn, folder)
             raw = {"image": tf.constant([[b"\xff" * 784]] * 2), "label": tf.constant([[1], [2]], tf.int64)}
-            made = preprocess(raw, {"image_shape": list(shape)})
-            assert made["image"].shape == (2, *shape), page.name
-            assert made["label"].shape == (2,), page.name
+            outputs = preprocess(raw, {"image_shape": list(shape)})
+            assert outputs["image"].shape == (2, *shape), page.name
+            assert outputs["label"].shape == (2,), page.name
 
 
 def function(target: str, folder: Path) -> Any:

@@ -74,9 +74,9 @@ def test_the_pipeline_on_the_page_is_built(tmp_path, monkeypatch) -> None:
     assert ast.unparse(last.value.func) == "LocalDagRunner().run"
     names: dict[str, Any] = {}
     exec(compile(ast.Module(before, []), "page", "exec"), names)
-    made = eval(compile(ast.Expression(last.value.args[0]), "page", "eval"), names)
-    assert {node.id for node in made.components} > {"TfdsExampleGen", "Trainer", "Pusher"}
-    assert made.pipeline_info.pipeline_root == str(tmp_path / "runs" / "digits" / "artifacts")
+    pipeline = eval(compile(ast.Expression(last.value.args[0]), "page", "eval"), names)
+    assert {node.id for node in pipeline.components} > {"TfdsExampleGen", "Trainer", "Pusher"}
+    assert pipeline.pipeline_info.pipeline_root == str(tmp_path / "runs" / "digits" / "artifacts")
 
 
 @pytest.mark.long

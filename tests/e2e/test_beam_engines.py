@@ -99,11 +99,11 @@ def statistics(workdir: Workdir) -> dict[str, Any]:
     }
 
 
-def compare(there: Workdir, direct: Workdir) -> None:
-    examples = digests(there, "TfdsExampleGen", "examples")
+def compare(remote: Workdir, direct: Workdir) -> None:
+    examples = digests(remote, "TfdsExampleGen", "examples")
     assert len(examples) == 16
     assert examples == digests(direct, "TfdsExampleGen", "examples")
-    found, expected = statistics(there), statistics(direct)
+    found, expected = statistics(remote), statistics(direct)
     assert set(found) == {"Split-train", "Split-eval"}
     for split, values in found.items():
         # Quantiles too are equal. These two are sums of batches whose sizes Beam derives from the time of each batch:
@@ -116,9 +116,9 @@ def compare(there: Workdir, direct: Workdir) -> None:
         }
         assert values == wanted
     # The last digits of the weights change the class of so few images.
-    accuracies = [each.summary("mnist")["accuracy"] for each in (there, direct)]
+    accuracies = [each.summary("mnist")["accuracy"] for each in (remote, direct)]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.002)
-    assert there.summary("mnist")["evaluated"] == 10_000
+    assert remote.summary("mnist")["evaluated"] == 10_000
 
 
 def test_a_job_server_with_a_worker_pool_has_equal_outputs(workdir, direct, real_data_dir):
@@ -165,12 +165,12 @@ def test_predictions_of_two_workers_equal_those_of_this_process(digits_run, serv
         (tmp_path / "engine.yaml").write_text(yaml.safe_dump(declared))
         seen: set[int] = set()
         with _watching(process, seen):
-            there = predict("there.csv", "--beam", str(tmp_path / "engine.yaml"))
+            remote = predict("there.csv", "--beam", str(tmp_path / "engine.yaml"))
     assert len(seen) >= 2
-    here = predict("here.csv")
-    assert len(there) == 2 * 359
-    assert [(row["file"], row["class"]) for row in there] == [(row["file"], row["class"]) for row in here]
-    for one, other in zip(there, here, strict=True):
+    local = predict("here.csv")
+    assert len(remote) == 2 * 359
+    assert [(row["file"], row["class"]) for row in remote] == [(row["file"], row["class"]) for row in local]
+    for one, other in zip(remote, local, strict=True):
         assert float(one["score_3"]) == pytest.approx(float(other["score_3"]), abs=1e-6)
 
 

@@ -123,14 +123,14 @@ def test_real_mnist_ends_in_keras_like_in_the_estimator(forks, tmp_path, real_da
     assert stayed["training"]["first_step"] == 100
     before = read_weights(stayed["model_run"])
     if HERE.has_keras_3:
-        there, exact = (_trained_in_keras_3(keras3, by) for by in ("loop", "float64"))
-        apart_there, rounding, rounding_there = _apart(before, there), _apart(before, exact), _apart(there, exact)
-        print(f"{optimizer} in Keras 3: {apart_there:.1e} apart; from float64 {rounding:.1e} and {rounding_there:.1e}")
+        keras, exact = (_trained_in_keras_3(keras3, by) for by in ("loop", "float64"))
+        apart_keras, rounding, rounding_keras = _apart(before, keras), _apart(before, exact), _apart(keras, exact)
+        print(f"{optimizer} in Keras 3: {apart_keras:.1e} apart; from float64 {rounding:.1e} and {rounding_keras:.1e}")
         # Rounding decides which of two nearly equal values is the maximum, and some optimizers divide by the gradient:
         # then Keras 3 must end as close to exact arithmetic as the Estimator.
-        assert apart_there <= 1e-5 or rounding_there <= 1.1 * rounding
-    begins = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
-    run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(200))
+        assert apart_keras <= 1e-5 or rounding_keras <= 1.1 * rounding
+    warm_start = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
+    run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={warm_start}", *_steps(200))
     moved = workdir.summary("mnist")
     assert (moved["training"]["first_step"], moved["training"]["last_step"]) == (100, 200)
     after = read_weights(moved["model_run"])

@@ -81,14 +81,14 @@ def _as_vertex_describes(root: Path) -> list[dict[str, Any]]:
             key: {
                 "artifacts": [
                     {
-                        "name": made["name"],
-                        "uri": made["uri"],
-                        "schema_title": yaml.safe_load(made["type"]["instanceSchema"])["title"],
-                        "metadata": made["metadata"],
+                        "name": artifact["name"],
+                        "uri": artifact["uri"],
+                        "schema_title": yaml.safe_load(artifact["type"]["instanceSchema"])["title"],
+                        "metadata": artifact["metadata"],
                     }
                 ]
             }
-            for key, made in record["outputs"].items()
+            for key, artifact in record["outputs"].items()
         }
         details.append({"task_name": record["task"], "state": "SUCCEEDED", "outputs": outputs})
     return [*details, {"task_name": "BaselineResolver-model-resolver", "state": "SUCCEEDED"}]

@@ -135,14 +135,14 @@ def test_a_signal_ends_any_component_at_once_and_the_next_run_continues(workdir,
         run = _start(workdir, "--set", "trainer.train_steps=50")
         try:
             _wait_for_component(run, workdir.path / "digits" / "artifacts", PLACES[component])
-            begun = time.monotonic()
+            start = time.monotonic()
             run.send_signal(number)
             output, _ = run.communicate(timeout=30)
         finally:
             run.kill()
             run.wait()
         # 2 on an idle machine.
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - start < 8
         if number == signal.SIGKILL:
             assert run.returncode == -number
             assert list(temporary.iterdir())

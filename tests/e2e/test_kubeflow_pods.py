@@ -173,8 +173,8 @@ def test_the_trainer_step_trains_in_pods_and_adopts_its_job_after_a_kill(kind, s
         tasks = ["chief-0", "worker-0"] if kind is TF_JOB else ["node-0-0", "node-0-1"]
         assert sorted(each.split("-", 3)[-1] for each in operator.started) == tasks
         plural = "tfjobs" if kind is TF_JOB else "trainingruntimes"
-        made = server.ask("GET", f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/{plural}")
-        (pods,) = ([{"kind": made["kind"].removesuffix("List"), **each}] for each in made["items"])
+        listed = server.ask("GET", f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/{plural}")
+        (pods,) = ([{"kind": listed["kind"].removesuffix("List"), **each}] for each in listed["items"])
     *_, (_, pod) = pods_of(pods).values()
     assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == ("trainer", IMAGE)
     assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == [str(volume)]

@@ -98,21 +98,21 @@ def test_both_stacks_train_alike(alike, real_data_dir, data, strategy, path):
     ids=[*PATHS, "a model_fn with BatchNorm"],
 )
 def test_one_stack_continues_the_runs_of_the_other(workdirs, tmp_path, declaration, path, tolerance):
-    begins, takes = workdirs
+    first, second = workdirs
     name = Path(declaration).stem
-    train(begins, path, HALF, declaration)
-    half = begins.summary(name)
+    train(first, path, HALF, declaration)
+    half = first.summary(name)
     assert half["blessed"]
-    shutil.copytree(begins.path, tmp_path / "half")
+    shutil.copytree(first.path, tmp_path / "half")
 
-    assert SAME in train(takes, path, HALF, declaration)
-    states = takes.states(name)
+    assert SAME in train(second, path, HALF, declaration)
+    states = second.states(name)
     assert states.pop("BaselineResolver") == "resolved"
     assert set(states.values()) == {"cached"}
-    assert takes.summary(name)["pushed"] == half["pushed"]
+    assert second.summary(name)["pushed"] == half["pushed"]
 
-    assert SAME not in train(takes, path, WHOLE, declaration)
-    crossed, states = takes.summary(name), takes.states(name)
+    assert SAME not in train(second, path, WHOLE, declaration)
+    crossed, states = second.summary(name), second.states(name)
     assert {node: states[node] for node in BEFORE} == dict.fromkeys(BEFORE, "cached")
     assert (crossed["training"]["first_step"], crossed["training"]["last_step"]) == (HALF, WHOLE)
     assert "sparse_categorical_accuracy_diff" in crossed["metrics"], "the model before was no baseline"
@@ -120,10 +120,10 @@ def test_one_stack_continues_the_runs_of_the_other(workdirs, tmp_path, declarati
     assert crossed["pushed"] != half["pushed"]
     weights = read_weights(crossed["model_run"])
 
-    shutil.rmtree(begins.path)
-    Path(tmp_path / "half").rename(begins.path)
-    train(begins, path, WHOLE, declaration)
-    stayed = begins.summary(name)
+    shutil.rmtree(first.path)
+    Path(tmp_path / "half").rename(first.path)
+    train(first, path, WHOLE, declaration)
+    stayed = first.summary(name)
     assert stayed["training"]["first_step"] == HALF
     apart = largest_difference(read_weights(stayed["model_run"]), weights)
     print(f"{name} {path}: {len(weights)} weights {apart:.1e} apart")

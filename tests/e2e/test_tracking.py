@@ -106,10 +106,10 @@ def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files(digits_run: F
 
 
 def test_an_unreachable_server_is_reported_soon(digits_run: Finished, environment) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(PipelineError, match="Connection refused"):
         tracking._write(f"http://127.0.0.1:{free_ports(1)[0]}", str(digits_run.logs), tracking.SECONDS)
-    assert time.monotonic() - begun < tracking.SECONDS
+    assert time.monotonic() - start < tracking.SECONDS
 
 
 @contextlib.contextmanager

@@ -78,8 +78,8 @@ def compiled(name: str, target: str, declared: tuple[str, ...]) -> str:
 
     text = compile_declaration(load(name, declared, target), target).text
     # Written on tfx1.15; other stacks differ only in their version numbers.
-    for here, there in VERSIONS.items():
-        text = text.replace(here, there)
+    for current, legacy in VERSIONS.items():
+        text = text.replace(current, legacy)
     if target == TRAINJOB:
         # A digest that includes the stack's name.
         text = re.sub(rf"\b{job_name(TRAIN_JOB, load(name).declaration.name)}-[0-9a-f]{{10}}\b", f"{name}-DIGEST", text)

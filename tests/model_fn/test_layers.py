@@ -74,8 +74,8 @@ def test_rows_that_the_next_layers_pooling_drops_are_not_computed(side, computed
     trimmed.set_weights(whole.get_weights())
     check_same_function(trimmed, whole, images)
     graph = tf.function(trimmed).get_concrete_function(tf.TensorSpec([None, side, side, 2])).graph
-    made = [op.outputs[0].shape[1] for op in graph.get_operations() if op.type == "Conv2D"]
-    assert made == computed
+    rows = [op.outputs[0].shape[1] for op in graph.get_operations() if op.type == "Conv2D"]
+    assert rows == computed
 
 
 def test_the_bias_is_added_in_the_precision_of_variables():

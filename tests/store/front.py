@@ -118,8 +118,8 @@ class Front(BaseHTTPRequestHandler):
 
     def _remember(self, upload: str, status: int, headers: list[tuple[str, str]], answer: bytes) -> None:
         places = [value for key, value in headers if key.lower() == "location"]
-        if places and (begun := re.search(r"upload_id=([^&]+)", places[0])):
-            self.uploads[begun[1]] = self.path
+        if places and (started := re.search(r"upload_id=([^&]+)", places[0])):
+            self.uploads[started[1]] = self.path
         elif upload and status == 200:
             self.written[upload] = (status, headers, answer)
 

@@ -98,8 +98,8 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 @pytest.fixture(scope="session")
 def bare_environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with the wheel and its dependencies without any extra."""
-    made = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "bare")
-    (own,) = metadata.distributions(name="tfx-estimator", path=[str(made.site_packages)])
+    environment = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "bare")
+    (own,) = metadata.distributions(name="tfx-estimator", path=[str(environment.site_packages)])
     waiting, seen = [*map(Requirement, own.requires or ())], set()
     while waiting:
         requirement = waiting.pop()
@@ -109,25 +109,25 @@ def bare_environment(distributions: Distributions, tmp_path_factory: pytest.Temp
         found = metadata.distribution(requirement.name)
         waiting += map(Requirement, found.requires or ())
         for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
-            (made.site_packages / top).symlink_to(Path(str(found.locate_file(top))))
-    return made
+            (environment.site_packages / top).symlink_to(Path(str(found.locate_file(top))))
+    return environment
 
 
 @pytest.fixture(scope="session")
 def environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with the wheel and all that it needs."""
-    made = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "whole")
-    (made.site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    environment = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "whole")
+    (environment.site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     for name in ("models", "components", "pipeline"):
-        (made.site_packages / f"{name}.py").write_text(STRAY)
-    script = made.path / "bin" / "tfx"
-    script.write_text(TFX_SCRIPT.format(python=made.path / "bin" / "python"))
+        (environment.site_packages / f"{name}.py").write_text(STRAY)
+    script = environment.path / "bin" / "tfx"
+    script.write_text(TFX_SCRIPT.format(python=environment.path / "bin" / "python"))
     script.chmod(0o755)
     # TFX's command line queries it for installed packages: here, those of the tests' environment.
-    pip = made.path / "bin" / "pip"
+    pip = environment.path / "bin" / "pip"
     pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip "$@"\n')
     pip.chmod(0o755)
-    return made
+    return environment
 
 
 def _build(hook: str, source: Path, output: Path) -> Path:

@@ -50,7 +50,7 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for name in ("pipeline", "pipeline.configs", "pipeline.pipeline"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     template, configs = (importlib.import_module(f"pipeline.{name}") for name in ("pipeline", "configs"))
-    made = template.create_pipeline(
+    pipeline = template.create_pipeline(
         pipeline_name="taxi",
         pipeline_root="gs://there/taxi",
         data_path=str(folder / "data"),
@@ -62,7 +62,7 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         serving_model_dir=str(folder / "serving"),
     )
     config = KubeflowV2DagRunnerConfig(default_image="registry.example/taxi")
-    KubeflowV2DagRunner(config, str(folder), "taxi.json").run(made)
+    KubeflowV2DagRunner(config, str(folder), "taxi.json").run(pipeline)
     assert main(["adapt", str(folder / "taxi.json"), "--output", str(folder / "taxi.yaml")]) == 0
     spec = yaml.safe_load((folder / "taxi.yaml").read_text())
     for executor in spec["deploymentSpec"]["executors"].values():

@@ -99,8 +99,8 @@ def _estimator(xla, parts, folder, make=_network):
 def test_weights_and_losses_equal_those_of_the_plain_step(path, parts, tmp_path):
     results = {}
     for xla in (False, True):
-        made = _keras(xla, parts) if path == "keras" else _estimator(xla, parts, tmp_path / str(xla))
-        results[xla] = made
+        result = _keras(xla, parts) if path == "keras" else _estimator(xla, parts, tmp_path / str(xla))
+        results[xla] = result
     (losses, weights, compiles), (other_losses, other_weights, other_compiles) = results[False], results[True]
     assert (compiles, other_compiles) == (False, True)
     assert losses[0] != losses[-1]
