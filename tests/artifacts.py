@@ -11,11 +11,11 @@ def artifact(kind: str, uri: object = "", **properties: str | int) -> Any:
     """Makes an artifact of a standard type with custom properties."""
     from tfx.types import standard_artifacts
 
-    made = getattr(standard_artifacts, kind)()
-    made.uri = str(uri)
+    result = getattr(standard_artifacts, kind)()
+    result.uri = str(uri)
     for name, value in properties.items():
-        (made.set_int_custom_property if isinstance(value, int) else made.set_string_custom_property)(name, value)
-    return made
+        (result.set_int_custom_property if isinstance(value, int) else result.set_string_custom_property)(name, value)
+    return result
 
 
 def outputs(folder: Path, execution: object = "", **kinds: str) -> dict[str, list[Any]]:
@@ -28,12 +28,12 @@ def example(**features: Any) -> bytes:
     """Returns a serialized tf.Example; features are bytes, ints or floats, or lists of them."""
     import tensorflow as tf
 
-    made = tf.train.Example()
+    result = tf.train.Example()
     for name, value in features.items():
         values = value if isinstance(value, list) else [value]
         kind = {bytes: "bytes_list", float: "float_list"}.get(type(values[0]), "int64_list")
-        getattr(made.features.feature[name], kind).value.extend(values)
-    return made.SerializeToString()
+        getattr(result.features.feature[name], kind).value.extend(values)
+    return result.SerializeToString()
 
 
 def write_records(path: object, records: Iterable[bytes]) -> str:

@@ -177,10 +177,10 @@ class Clock:
 @pytest.fixture
 def clock() -> Iterator[Clock]:
     """Replaces `time.monotonic` by a clock that stands still."""
-    made = Clock()
+    fake = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "monotonic", lambda: made.now)
-        yield made
+        patch.setattr(time, "monotonic", lambda: fake.now)
+        yield fake
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ class ModelServer:
         for record in tf.data.TFRecordDataset(str(requests)).as_numpy_iterator() if requests.exists() else ():
             self._predict(prediction_log_pb2.PredictionLog.FromString(record).predict_log.request)
             self.warmed += 1
-        methods = {"Predict": (self._answer_grpc, predict_pb2.PredictRequest, predict_pb2.PredictResponse)}
+        methods = {"Predict": (self._respond_grpc, predict_pb2.PredictRequest, predict_pb2.PredictResponse)}
         self._grpc = FakeService("tensorflow.serving.PredictionService", methods, workers=1)
 
     def __enter__(self) -> ModelServer:
@@ -44,7 +44,7 @@ class ModelServer:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                code, answer = server._answer_rest(self.path, json.loads(body))
+                code, answer = server._respond_rest(self.path, json.loads(body))
                 sent = json.dumps(answer).encode()
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
@@ -82,7 +82,7 @@ class ModelServer:
             response.outputs[name].CopyFrom(tf.make_tensor_proto(value.numpy()))
         return response
 
-    def _answer_grpc(self, request: predict_pb2.PredictRequest, context: Any) -> predict_pb2.PredictResponse:
+    def _respond_grpc(self, request: predict_pb2.PredictRequest, context: Any) -> predict_pb2.PredictResponse:
         import grpc
 
         if request.model_spec.name != self.name:
@@ -94,7 +94,7 @@ class ModelServer:
         except tf.errors.InvalidArgumentError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, error.message)
 
-    def _answer_rest(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _respond_rest(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         found = _PATH.fullmatch(path)
         if not found or found[1] != self.name or found[2] not in (None, self.version):
             return 404, {"error": f"Malformed request: POST {path}"}

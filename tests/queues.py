@@ -63,10 +63,10 @@ class Scheduler(LoadScopeScheduling):
         return queue(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        is_third, there = self.nodes[2:] == [node], WAITS in self.workqueue
-        if is_third and not there:
+        is_third, waiting = self.nodes[2:] == [node], WAITS in self.workqueue
+        if is_third and not waiting:
             node.shutdown()
             return
-        if there:
+        if waiting:
             self.workqueue.move_to_end(WAITS, last=not is_third)
         super()._assign_work_unit(node)

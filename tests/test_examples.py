@@ -21,7 +21,7 @@ ALTERNATIVE = re.compile(
 DECLARATIONS = sorted(path.relative_to(EXAMPLES) for path in EXAMPLES.glob("*/*.yaml"))
 
 
-def test_the_readme_has_them_all():
+def test_the_readme_has_all_examples():
     assert sorted(commands()) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
 
@@ -30,7 +30,7 @@ def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(copy_example(path.parts[0], tmp_path))
     if Path("draw_images.py").exists():
         runpy.run_path("draw_images.py")
-    # Left by the example before it.
+    # Outputs of the previous example.
     weights = ("variables.index", "variables.data-00000-of-00001")
     write_files(Path("runs/scaling/serving/1/variables"), dict.fromkeys(weights, ""))
     assert main(["validate", path.name]) == 0
@@ -46,7 +46,7 @@ ALTERNATIVES = {
 
 
 @pytest.mark.parametrize("name", ALTERNATIVES)
-def test_what_an_example_names_as_an_alternative_is_valid_in_place_of_what_it_has(name, tmp_path, monkeypatch, capsys):
+def test_the_alternatives_in_an_example_are_valid(name, tmp_path, monkeypatch, capsys):
     path, found = ALTERNATIVES[name]
     monkeypatch.chdir(copy_example("by_feature", tmp_path))
     # Only in its section.

@@ -50,7 +50,7 @@ def test_every_module_imports_and_does_nothing_else() -> None:
     assert json.loads(done.stdout) == {}
 
 
-def test_what_is_ingested_and_what_a_model_takes_have_the_same_names() -> None:
+def test_ingestion_and_models_use_the_same_feature_names() -> None:
     from tfx_estimator.model_fn.user_models import keras_model
 
     assert (features.IMAGE, features.LABEL) == (keras_model.IMAGE, keras_model.LABEL)
@@ -66,7 +66,7 @@ def test_files_stay_readable() -> None:
     assert not long
 
 
-def test_locks_are_what_setup_asks_for() -> None:
+def test_locks_match_the_requirements_of_setup() -> None:
     done = run_python("requirements/check_lock.py", cwd=ROOT)
     assert done.returncode == 0, done.stderr
 

@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.base import errors
 pytestmark = pytest.mark.unit
 
 
-def test_the_public_names_are_there() -> None:
+def test_the_public_names_exist() -> None:
     assert tfx_estimator.__all__ == sorted(tfx_estimator.__all__)
     assert {name: getattr(tfx_estimator, name) for name in tfx_estimator.__all__}
     from tfx_estimator.components.pusher.component import Pusher
@@ -39,7 +39,7 @@ def test_every_error_is_public() -> None:
     assert found == {name for name in tfx_estimator.__all__ if name.endswith("Error")}
 
 
-def test_the_version_is_that_of_the_installed_package() -> None:
+def test_the_version_equals_the_installed_packages() -> None:
     assert tfx_estimator.__version__ == metadata.version("tfx-estimator")
 
 

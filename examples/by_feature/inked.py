@@ -1,4 +1,4 @@
-"""Standardised images, and how much ink is on each: a feature to slice the evaluation by."""
+"""Standardised images, and the share of ink on each: a feature to slice the evaluation by."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""A TFX pipeline of your own on a CSV file, with this project's Trainer in the place of TFX's.
+"""Your own TFX pipeline on a CSV file, with this project's Trainer in place of TFX's.
 
 data/cancer.csv is the Wisconsin breast-cancer data set of scikit-learn, with one column of words added.
 """
@@ -19,7 +19,7 @@ RUNS = HERE / "runs"
 
 
 def create_pipeline():
-    """From the CSV file to a model in runs/serving."""
+    """Returns the pipeline from the CSV file to a model in runs/serving."""
     example_gen = CsvExampleGen(input_base=str(HERE / "data"))
     statistics = StatisticsGen(examples=example_gen.outputs["examples"])
     schema = SchemaGen(statistics=statistics.outputs["statistics"])
@@ -36,7 +36,7 @@ def create_pipeline():
         transform_graph=transform.outputs["transform_graph"],
         train_args=trainer_pb2.TrainArgs(num_steps=200),
         eval_args=trainer_pb2.EvalArgs(),
-        # On two workers, with a task that evaluates while they train:
+        # On two workers, with an evaluator:
         # distribution={"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True},
     )
     threshold = tfma.MetricThreshold(value_threshold=tfma.GenericValueThreshold(lower_bound={"value": 0.85}))
@@ -63,7 +63,7 @@ def create_pipeline():
         pipeline_root=str(RUNS / "artifacts"),
         components=[example_gen, statistics, schema, transform, trainer, evaluator, pusher],
         metadata_connection_config=metadata.sqlite_metadata_connection_config(str(RUNS / "metadata.sqlite")),
-        # Beam's own default starts a server of another language first.
+        # Beam's default runner first starts a server in another language.
         beam_pipeline_args=["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"],
     )
 

@@ -1,4 +1,4 @@
-"""Writes scikit-learn's digits as PNG files, a folder for each class: in the place of your own images."""
+"""Writes scikit-learn's digits as PNG files, a folder for each class; replace them by your own images."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does on this machine what a scheduler does: starts the same command in each task, and tells each its place.
+# Acts like a scheduler on this machine: starts the same command in each task, with its own TF_CONFIG.
 #   PORTS="31200 31201 31202" bash start_tasks.sh tfx-estimator run joined-cluster.yaml
 set -euo pipefail
 read -ra ports <<<"${PORTS:-31200 31201}"

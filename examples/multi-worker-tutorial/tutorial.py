@@ -9,7 +9,7 @@ FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedL
 
 
 def scale(image):
-    """Bytes of images to floats from 0 to 1, [batch, 28, 28, 1]."""
+    """Converts bytes of images to floats from 0 to 1, [batch, 28, 28, 1]."""
     return tf.cast(tf.reshape(tf.io.decode_raw(image, tf.uint8), [-1, 28, 28, 1]), tf.float32) / 255
 
 

@@ -1,4 +1,4 @@
-"""A TFDS builder of your own; raise VERSION when what it generates changes."""
+"""Your own TFDS builder; raise VERSION when its examples change."""
 
 import numpy as np
 import tensorflow_datasets as tfds

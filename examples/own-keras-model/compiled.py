@@ -1,10 +1,10 @@
-"""A compiled Keras model of your own: its optimizer, loss and metrics are used."""
+"""Your own compiled Keras model, trained by its optimizer, loss and metrics."""
 
 import tensorflow as tf
 
 
 def compiled(num_classes):
-    """Of two inputs, which are named as the features are that the preprocessing_fn returns."""
+    """Returns a model of two inputs, named like the features that the preprocessing_fn returns."""
     layers = tf.keras.layers
     image = tf.keras.Input([28, 28, 1], name="image")
     ink = tf.keras.Input([1], name="ink")

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 def preprocessing_fn(inputs, custom_config):
-    """From raw bytes to images in [0, 1], and to how much of each image is ink."""
+    """Converts raw bytes to images in [0, 1], and adds the share of ink on each."""
     pixels = tf.io.decode_raw(tf.reshape(inputs["image"], [-1]), tf.uint8)
     images = tf.reshape(tf.cast(pixels, tf.float32) / 255.0, [-1, *custom_config["image_shape"]])
     ink = tf.reshape(tf.reduce_mean(images, axis=[1, 2, 3]), [-1, 1])

@@ -1,10 +1,10 @@
-"""A whole model_fn, as it was passed to tf.estimator.Estimator before."""
+"""A whole model_fn, unchanged from its use with tf.estimator.Estimator."""
 
 import tensorflow as tf
 
 
 def model_fn(features, labels, mode, params):
-    """Two convolutions in the manner of TensorFlow's first MNIST tutorials."""
+    """Two convolutions, like in TensorFlow's first MNIST tutorials."""
     layers, training = tf.compat.v1.layers, mode == tf.estimator.ModeKeys.TRAIN
     x = layers.conv2d(features["image"], 16, 3, activation=tf.nn.relu)
     x = layers.max_pooling2d(x, 2, 2)

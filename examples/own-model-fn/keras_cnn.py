@@ -1,10 +1,10 @@
-"""The layers of cnn.py with Keras: what `tfx-estimator convert` goes on with."""
+"""The layers of cnn.py in Keras, for `tfx-estimator convert`."""
 
 import tensorflow as tf
 
 
 def network(num_classes, dropout):
-    """The network alone: its loss and optimizer are the declaration's."""
+    """The network only; the declaration has the loss and the optimizer."""
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [

@@ -1,4 +1,4 @@
-"""What the network imports: a change here reruns the Trainer and what follows it."""
+"""Imported by the network: a change here reruns the Trainer and the components after it."""
 
 import tensorflow as tf
 

@@ -1,10 +1,10 @@
-"""A network of your own: optimizer, schedule, loss, metrics and export are the declaration's."""
+"""Your own network; the declaration has the optimizer, schedule, loss, metrics and export."""
 
 import tensorflow as tf
 from layers import hidden
 
 
 def network(num_classes, units):
-    """From images, float32 [batch, height, width, channels], to logits, float32 [batch, num_classes]."""
+    """Maps images, float32 [batch, height, width, channels], to logits, float32 [batch, num_classes]."""
     layers = tf.keras.layers
     return tf.keras.Sequential([layers.Flatten(), hidden(units), layers.Dense(num_classes)])

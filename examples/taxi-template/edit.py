@@ -1,9 +1,9 @@
-"""Edits TFX's taxi template as TFX's tutorial has its readers do, with this project's Trainer in the place of TFX's.
+"""Edits TFX's taxi template as TFX's tutorial does, with this project's Trainer in place of TFX's.
 
     python edit.py FOLDER [--estimator]
 
-The template's modules stay as they are. With --estimator its Estimator is trained, on two workers with an evaluator;
-else its Keras model.
+The template's modules stay unchanged. With --estimator its Estimator is trained, on two workers with an evaluator;
+otherwise its Keras model.
 
 Source: https://www.tensorflow.org/tfx/tutorials/tfx/template_local.
 """
@@ -11,14 +11,14 @@ Source: https://www.tensorflow.org/tfx/tutorials/tfx/template_local.
 import argparse
 from pathlib import Path
 
-# What the tutorial uncomments, step by step.
+# The lines that the tutorial uncomments, step by step.
 COMPONENTS = ["statistics_gen", "schema_gen", "transform", "trainer", "model_resolver", "evaluator", "pusher"]
 UNCOMMENTED = [(f"# components.append({name})", f"components.append({name})") for name in COMPONENTS]
 
 IMPORT = ("from tfx import v1 as tfx\n", "from tfx import v1 as tfx\nfrom tfx_estimator import Trainer\n")
 STEPS = ("TRAIN_NUM_STEPS = 1000", "TRAIN_NUM_STEPS = 200")
 TRAINER = "    trainer = tfx.components.Trainer(**trainer_args)"
-# Beam's own default starts a server of another language first, for each component.
+# Beam's default runner first starts a server in another language, for each component.
 BEAM = (
     "      beam_pipeline_args=beam_pipeline_args,",
     "      beam_pipeline_args=beam_pipeline_args or ["
@@ -72,7 +72,7 @@ ESTIMATOR = {
 
 
 def edit(folder, edits):
-    """Replaces texts in files of the template; one that is not there is an error."""
+    """Replaces texts in files of the template; a missing text is an error."""
     for name, pairs in edits.items():
         text = (folder / name).read_text()
         for old, new in pairs:

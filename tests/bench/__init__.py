@@ -1,1 +1,1 @@
-"""Measures tfx-estimator against named peers: `python -m tests.bench`. No part of the tests."""
+"""Measures tfx-estimator against named peers: `python -m tests.bench`. Not part of the tests."""

@@ -34,10 +34,10 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 120)
     arguments.output.mkdir(parents=True, exist_ok=True)
 
-    def tell(line: str) -> None:
+    def log(line: str) -> None:
         console.print(f"[dim]{line}[/dim]", highlight=False)
 
-    setting = Setting(str(arguments.output / "inputs"), arguments.data_dir, arguments.rounds, tell)
+    setting = Setting(str(arguments.output / "inputs"), arguments.data_dir, arguments.rounds, log)
     ratios: list[Ratio] = []
     results: dict[str, object] = {}
     for name in arguments.only or SUITES:

@@ -1,4 +1,4 @@
-"""The measurements of the Keras paths, and of an Estimator beside them, in slices; see `worker`."""
+"""Measures the Keras paths, and an Estimator for comparison, in slices; see `worker`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 KERAS_PATHS = ("keras", "keras_custom_loop")
 PATHS = ("estimator", *KERAS_PATHS)
-# Before a path: with whole batches and TensorFlow's own threads, or with `threads: {intra_op: 1}`.
+# Prefixes of a path: whole batches with TensorFlow's default threads, or `threads: {intra_op: 1}`.
 WHOLE, ONE_THREAD = "whole batches", "one thread"
-# Far beyond what is measured.
+# Far more than is measured.
 _STEPS = 10_000_000
 
 
@@ -32,7 +32,7 @@ class Case:
 
 
 CASES = {
-    # One thread takes the least CPU, of which a step of so small a network has little.
+    # One thread takes the least CPU for the short step of such a small network.
     "dense": Case("mnist", "tests.bench.networks:dense", 128, threads=1),
     "mnist_cnn": Case("mnist", "mnist_cnn", 64),
     "cifar_cnn": Case("cifar10", "cifar_cnn", 64),
@@ -42,13 +42,13 @@ CASES = {
 def train(
     slices: Slices, side: str, case: str, data_dir: Optional[str], prepared: dict[str, Any], slice_steps: int
 ) -> None:
-    """Trains with Keras, or the same with an Estimator.
+    """Trains with Keras or an Estimator.
 
     Args:
-        side: `guide`; or one of PATHS; or `constant` and the path, with one batch that stays in memory; or, of Keras's,
+        side: `guide`; one of PATHS; `constant` and the path, for one batch in memory; or, for a Keras path,
             WHOLE or ONE_THREAD and the path.
         data_dir: TFDS data_dir, for the guide.
-        slice_steps: Steps in a slice; a multiple of the 100 between two reports, where an execution always ends.
+        slice_steps: Steps in a slice; a multiple of the 100 between two reports, because executions end at reports.
     """
     if side == "guide":
         _train_guide(slices, CASES[case], data_dir, slice_steps)
@@ -64,7 +64,7 @@ def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_step
     from tests.bench.peers import keras_guide
 
     class Callback(tf.keras.callbacks.Callback):
-        """Measures between two steps; costs nothing in between."""
+        """Measures between two steps, at no cost."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -73,7 +73,7 @@ def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_step
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self._step += 1
-            if not slices.goes_on(self._step, slice_steps, case.batch_size):
+            if not slices.continues(self._step, slice_steps, case.batch_size):
                 self.model.stop_training = True
 
     network = keras_guide.make_dense if case.model.endswith("dense") else keras_guide.make_convolutions
@@ -102,7 +102,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     class Measured(Watch):
         def done(self, steps: int, values: Mapping[str, float], paced: bool = True) -> None:
             super().done(steps, values, paced)
-            if not slices.goes_on(self.step, slice_steps, case.batch_size):
+            if not slices.continues(self.step, slice_steps, case.batch_size):
                 self.stopped = True
 
     folder = tempfile.mkdtemp()
@@ -143,7 +143,7 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
     from tfx_estimator.components.trainer.estimator import patches
     from tfx_estimator.components.trainer.task import runtime
 
-    # As a training task does.
+    # Like a training task.
     runtime.apply(declared.trainer, declared.trainer.spinning)
     patches.apply(patches.PATCHES)
     seeds.apply(declared.trainer)
@@ -159,12 +159,12 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
 
 
 def _set_threads(section: TrainerSection) -> None:
-    """As the supervisor does, before TensorFlow is imported."""
+    """Sets them like the supervisor, before TensorFlow is imported."""
     os.environ |= section.environment
 
 
 def _declared(case: Case, side: str, **trainer: Any) -> Declaration:
-    """A case as a side trains it, with the guide's optimizer."""
+    """Returns a side's declaration of a case, with the guide's optimizer."""
     from tests.bench import ours
 
     adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}

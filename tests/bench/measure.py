@@ -1,4 +1,4 @@
-"""Clocks, and workers: each measurement is a fresh process."""
+"""Clocks and workers: each measurement runs in a fresh process."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def run_worker(task: str, *, python: str = sys.executable, **options: Any) -> di
     """Runs a task of `tests.bench.worker` in a fresh process."""
     before = Clock.now()
     with Worker(task, python=python, **options) as worker:
-        result = worker.hear()
+        result = worker.read()
         worker.wait()
     spent = Clock.now() - before
     return {**result, "process": {"cpu": spent.cpu, "wall": spent.wall}}
 
 
 class Worker:
-    """A fresh process that says one JSON object a line, and waits between two of them where its task does."""
+    """A fresh process that prints one JSON object per line; its task may wait between two lines."""
 
     def __init__(self, task: str, *, python: str = sys.executable, **options: Any) -> None:
         self._what = f"benchmark task {task} {options}"
         self._log = tempfile.NamedTemporaryFile(prefix="tfx-estimator-bench-", suffix=".log")  # noqa: SIM115
-        # What it leaves there when it is killed goes with it.
+        # Removes what a killed process leaves there.
         self._temporary = tempfile.TemporaryDirectory(prefix="tfx-")
         environment = {
             **os.environ,
@@ -87,9 +87,9 @@ class Worker:
         self._log.close()
         self._temporary.cleanup()
 
-    def hear(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         if not select.select([self._stdout], [], [], TIMEOUT_SECONDS)[0]:
-            raise RuntimeError(f"{self._what} said nothing for {TIMEOUT_SECONDS} s:\n{self._tail()}")
+            raise RuntimeError(f"{self._what} printed nothing for {TIMEOUT_SECONDS} s:\n{self._tail()}")
         line = self._stdout.readline()
         if not line:
             raise RuntimeError(f"{self._what} ended with {self._process.wait()}:\n{self._tail()}")
@@ -97,7 +97,7 @@ class Worker:
 
     def go(self) -> dict[str, Any]:
         self._stdin.write("go\n")
-        return self.hear()
+        return self.read()
 
     def wait(self) -> None:
         self._stdin.close()
@@ -108,23 +108,23 @@ class Worker:
         return "\n".join(Path(self._log.name).read_text(errors="replace").splitlines()[-25:])
 
 
-def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, tell: Callable[[str], None]) -> dict:
-    """Runs A, B, … A, B, … so that what else the machine does meets all sides alike."""
+def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, log: Callable[[str], None]) -> dict:
+    """Runs A, B, … A, B, … so that other load affects all sides alike."""
     results: dict[str, list[dict]] = {name: [] for name, _ in sides}
     for number in range(1, rounds + 1):
         for name, measurement in sides:
             result = measurement()
             results[name].append(result)
-            tell(f"round {number} of {rounds}, {name}: {result['cpu']:.2f} CPU s, {result['wall']:.2f} s")
+            log(f"round {number} of {rounds}, {name}: {result['cpu']:.2f} CPU s, {result['wall']:.2f} s")
     return results
 
 
 def alternate_slices(
-    sides: Sequence[tuple[str, Callable[[], Worker]]], slices: int, rounds: int, tell: Callable[[str], None]
+    sides: Sequence[tuple[str, Callable[[], Worker]]], slices: int, rounds: int, log: Callable[[str], None]
 ) -> dict[str, list[dict]]:
-    """Runs all sides at once, but one at a time: a slice of A, a slice of B, …, each well under some seconds.
+    """Runs all sides in turn: a slice of A, a slice of B, …, each well under some seconds.
 
-    A shared machine changes its pace from second to second; whole runs, one after the other, would not meet the same.
+    A shared machine changes its speed from second to second, so whole runs one after another are not comparable.
     """
     results: dict[str, list[dict]] = {name: [] for name, _ in sides}
     for number in range(1, rounds + 1):
@@ -132,16 +132,16 @@ def alternate_slices(
             workers = {}
             for name, start in sides:
                 workers[name] = stack.enter_context(start())
-                workers[name].hear()  # it is warm
+                workers[name].read()  # it is warm
             for _ in range(slices):
                 for name, worker in workers.items():
                     results[name].append(worker.go())
-        said = []
+        costs = []
         for name, values in results.items():
             latest = values[-slices:]
             micros = 1e6 * sum(value["cpu"] for value in latest) / sum(value["examples"] for value in latest)
-            said.append(f"{name} {micros:.1f}")
-        tell(f"round {number} of {rounds}, CPU µs per example: {', '.join(said)}")
+            costs.append(f"{name} {micros:.1f}")
+        log(f"round {number} of {rounds}, CPU µs per example: {', '.join(costs)}")
     return results
 
 

@@ -1,4 +1,4 @@
-"""Networks of our side."""
+"""Networks for our side of the benchmarks."""
 
 from __future__ import annotations
 

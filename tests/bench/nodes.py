@@ -1,4 +1,4 @@
-"""The cost of each component of a pipeline."""
+"""Measures the cost of each component of a pipeline."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tfx_estimator.pipeline.runners.local import LocalRunner, NodeRun
 
 
 class CpuListener:
-    """Reads the clocks around each component: of this process and of all that it started and that have ended."""
+    """Reads the clocks around each component, of this process and of its children that have ended."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, float]] = {}
         self._started = Clock.now()
 
     def run_started(self, nodes: Sequence[NodeRun]) -> None:
-        """The pipeline starts."""
+        """Does nothing."""
 
     def node_started(self, node: str, index: int, total: int) -> None:
         self._started = Clock.now()
@@ -29,7 +29,7 @@ class CpuListener:
 
 
 def measured_run(pipeline: Pipeline) -> dict[str, dict[str, float]]:
-    """Runs any TFX pipeline, one component after the other."""
+    """Runs a TFX pipeline, one component after another."""
     listener = CpuListener()
     LocalRunner(listener).run(pipeline)
     return listener.nodes

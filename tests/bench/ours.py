@@ -43,7 +43,7 @@ def declaration(
 
 
 def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:
-    """Runs a pipeline up to Transform; what is there already comes from TFX's cache."""
+    """Runs a pipeline up to Transform; existing outputs come from TFX's cache."""
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
     from tfx.orchestration.pipeline import RunOptions
 
@@ -79,7 +79,7 @@ def trainer_spec(
 
 
 def first_batch(input_fn: Any) -> Any:
-    """Reads a batch of training, to be kept in memory."""
+    """Reads a training batch, to be kept in memory."""
     import tensorflow as tf
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

@@ -1,4 +1,4 @@
-"""What a benchmark found: ratios against their targets."""
+"""Results of a benchmark: ratios and their targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Ratio:
 
     @property
     def passed(self) -> bool:
-        """Is the target met."""
+        """True if the ratio meets the target."""
         return self.ratio >= self.target
 
     def to_dict(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def show(ratios: list[Ratio], console: Console) -> None:
 
 
 def show_nodes(peer: dict[str, float], ours: dict[str, float], console: Console) -> None:
-    """Prints what each component of two pipelines costs."""
+    """Prints the cost of each component of two pipelines."""
     table = Table(title="CPU seconds per component, medians")
     for column in ("component", "TFX's MNIST example", "ours", "ratio"):
         table.add_column(column, justify="left" if column == "component" else "right")
@@ -53,7 +53,7 @@ def show_nodes(peer: dict[str, float], ours: dict[str, float], console: Console)
     console.print(table)
 
 
-# Our component and the one that does its work in TFX's example.
+# Our component and its counterpart in TFX's example.
 _PEERS = {"TfdsExampleGen": "ImportExampleGen", "ImageSchemaGen": "SchemaGen"}
 
 

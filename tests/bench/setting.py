@@ -1,4 +1,4 @@
-"""What the benchmarks share: their setting, their sides, and the ratios of these."""
+"""Shared by the benchmarks: settings, sides, and ratios of their results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Setting:
     folder: str
     data_dir: Optional[str]
     rounds: int
-    tell: Callable[[str], None]
+    log: Callable[[str], None]
 
     def prepared(self, dataset: str = "mnist") -> dict[str, Any]:
-        """Makes our tf.Examples and Transform graph of a data set, where they are not there."""
-        self.tell(f"preparing our tf.Examples and Transform graph of {dataset}")
+        """Makes our tf.Examples and Transform graph of a data set, if missing."""
+        self.log(f"preparing our tf.Examples and Transform graph of {dataset}")
         return run_worker("prepare", workdir=self.folder, data_dir=self.data_dir, dataset=dataset)
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks: training, reader, pipeline; those of the Keras paths; one stack against the other."""
+"""The benchmarks of training, reader, pipeline, Keras paths and stacks."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tests.bench.report import Ratio
 from tests.bench.setting import Setting, in_slices, less, micros_of, more, rate_of, whole
 from tests.bench.stacks import stacks
 
-# The tutorial's. It reads 10,000 examples ahead and ends after 60,000: between these steps it is at a steady pace.
+# The tutorial's. It reads 10,000 examples ahead and ends after 60,000: between these steps its speed is steady.
 TUTORIAL_BATCH = 64
 # 60 steps to warm up, then 11 slices, 46,080 examples in all; the reader's 12 slices of 60 batches are as many.
 TRAINING_STEPS, TRAINING_SLICES = 60, 11
 READER_BATCHES, READER_SLICES = {"tutorial": 60, "ours": 600}, 12
 PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
-# One slice to warm up, then these. After 469 steps of the dense network and 782 of CIFAR-10 the guide takes its data
-# from its cache: in most slices.
+# One slice to warm up, then these. The guide reads from its cache after 469 steps of the dense network and 782 of
+# CIFAR-10: in most slices.
 DENSE_STEPS, DENSE_SLICES = 400, 8
 CIFAR_STEPS, CIFAR_SLICES = 200, 12
 INPUT_SLICES = 8
 
 
 def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Our Estimator path from tf.Examples against TensorFlow's tutorial, and against a batch that stays in memory."""
+    """Our Estimator path from tf.Examples against TensorFlow's tutorial, and against one batch in memory."""
     results, cpu, rate = _train(setting, ("tutorial", "ours", "constant"), TRAINING_STEPS, TRAINING_SLICES)
     return [
         less("training: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 1.8),
@@ -45,8 +45,8 @@ def keras_dense(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 def keras_cifar(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """CIFAR-10 with `cifar_cnn` on our Keras paths, against the guide's own code.
 
-    As in its preset, which computes parts of a batch at the same time; beside it with whole batches, by TensorFlow's
-    own threads and by one.
+    As in its preset, with parallel parts of a batch; and with whole batches, on TensorFlow's default threads and on
+    one.
     """
     beside = [f"{which} keras" for which in (WHOLE, ONE_THREAD)]
     results, cpu, rate = _train_keras(setting, "cifar_cnn", ("guide", *KERAS_PATHS, *beside), CIFAR_STEPS, CIFAR_SLICES)
@@ -59,7 +59,7 @@ def keras_cifar(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Each path, an Estimator's too, against the same on a batch that stays in memory, on CIFAR-10 and MNIST."""
+    """Each path, Estimator included, against itself on one batch in memory, on CIFAR-10 and MNIST."""
     ratios: list[Ratio] = []
     everything: dict[str, Any] = {}
     for case, steps, target in (("cifar_cnn", CIFAR_STEPS, 0.95), ("mnist_cnn", DENSE_STEPS, 0.9)):
@@ -77,7 +77,7 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     sides = [
         (side, in_slices("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()
     ]
-    results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.tell)
+    results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.log)
     cpu = {side: micros_of(values) for side, values in results.items()}
     return [less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
 
@@ -85,7 +85,7 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """The whole pipeline against the shape of TFX's official MNIST example."""
     floats = f"{setting.folder}/mnist-floats"
-    setting.tell("writing the input of TFX's example")
+    setting.log("writing the input of TFX's example")
     run_worker("write_floats", data_dir=setting.data_dir, folder=floats)
     options = {
         "data_dir": setting.data_dir,
@@ -94,10 +94,10 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         "steps": PIPELINE_STEPS,
     }
     sides = [(side, whole("run_pipeline", side=side, **options)) for side in ("tfx_example", "ours")]
-    results = alternate(sides, setting.rounds, setting.tell)
+    results = alternate(sides, setting.rounds, setting.log)
     for side, values in results.items():
         if not all(value["pushed"] for value in values):
-            raise RuntimeError(f"{side} pushed no model: its cost says nothing")
+            raise RuntimeError(f"{side} pushed no model: its cost is meaningless")
         for value in values:
             value["process_cpu"] = value["process"]["cpu"]
     components = {side: median(values, "cpu") for side, values in results.items()}
@@ -139,14 +139,14 @@ def _train(setting: Setting, sides: Sequence[str], steps: int, slices: int) -> M
 
 
 def _train_keras(setting: Setting, case: str, sides: Sequence[str], steps: int, slices: int) -> Measured:
-    """The same with Keras, of a case of `keras_worker`."""
+    """The same for a case of `keras_worker`."""
     options = {"case": case, "prepared": setting.prepared(CASES[case].dataset), "slice_steps": steps}
     return _in_turns(setting, "train_keras", sides, slices, options)
 
 
 def _in_turns(setting: Setting, task: str, sides: Sequence[str], slices: int, options: dict[str, Any]) -> Measured:
     workers = [(side, in_slices(task, side=side, data_dir=setting.data_dir, **options)) for side in sides]
-    results = alternate_slices(workers, slices, setting.rounds, setting.tell)
+    results = alternate_slices(workers, slices, setting.rounds, setting.log)
     cpu = {side: micros_of(values) for side, values in results.items()}
     rate = {side: rate_of(values) for side, values in results.items()}
     return results, cpu, rate

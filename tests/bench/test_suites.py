@@ -1,4 +1,4 @@
-"""What the benchmarks compare with what."""
+"""Each side of the benchmarks runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, real_data_dir):
 
 def _measure(task: str, examples: int, **options: Any) -> None:
     with Worker(task, **options) as worker:
-        assert worker.hear() == {"warm": True}
+        assert worker.read() == {"warm": True}
         slices = [worker.go() for _ in range(3)]
         worker.wait()
     assert [each["examples"] for each in slices] == [examples] * 3

@@ -1,7 +1,7 @@
-"""The measurements themselves: `python -m tests.bench.worker TASK OPTIONS`, always a fresh process.
+"""The measurements: `python -m tests.bench.worker TASK OPTIONS`, always a fresh process.
 
-It says one JSON object a line on its stdout. Measurements in slices say one when they are warm, then wait for a line on
-their stdin before each slice.
+It prints one JSON object per line to stdout. Measurements in slices print one when they are warm, then wait for a line
+on stdin before each slice.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from tfx_estimator import bring_back_estimator
 
 
 class Slices:
-    """Measures slices of work, each when it is told to."""
+    """Measures slices of work, each on request."""
 
-    def __init__(self, say: TextIO) -> None:
-        self._say = say
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
         self._cpu = 0.0
 
     def warm(self) -> bool:
-        print(json.dumps({"warm": True}), file=self._say, flush=True)
+        print(json.dumps({"warm": True}), file=self._output, flush=True)
         return self._wait()
 
     def done(self, examples: int) -> bool:
-        """Says what the slice cost, and waits."""
+        """Prints the cost of the slice, and waits."""
         now = Clock.now()
-        # What other threads did while this side had to wait counts as well: they prefetch.
+        # Includes the CPU time of other threads while this side waited: they prefetch.
         spent = {"cpu": now.cpu - self._cpu, "wall": now.wall - self._start.wall, "examples": examples}
-        print(json.dumps(spent), file=self._say, flush=True)
+        print(json.dumps(spent), file=self._output, flush=True)
         self._cpu = now.cpu
         return self._wait()
 
-    def goes_on(self, step: int, steps: int, batch_size: int) -> bool:
-        """After a step of a training whose slices have so many steps, the first of which is to warm up."""
+    def continues(self, step: int, steps: int, batch_size: int) -> bool:
+        """Called after each training step; returns whether training continues. The first slice is the warm-up."""
         if step % steps:
             return True
         return self.warm() if step == steps else self.done(steps * batch_size)
@@ -57,26 +57,26 @@ class Slices:
 
             def after_run(self, run_context: Any, run_values: Any) -> None:
                 self.step += 1
-                if not slices.goes_on(self.step, steps, batch_size):
+                if not slices.continues(self.step, steps, batch_size):
                     run_context.request_stop()
 
         return Hook()
 
     def _wait(self) -> bool:
         self._cpu = self._cpu or Clock.now().cpu
-        told = sys.stdin.readline()
+        line = sys.stdin.readline()
         self._start = Clock.now()
-        return bool(told)
+        return bool(line)
 
 
 def main(argv: list[str]) -> None:
     task, options = argv
-    with os.fdopen(os.dup(1), "w") as say:
-        os.dup2(2, 1)  # whatever else prints, prints into the log
+    with os.fdopen(os.dup(1), "w") as output:
+        os.dup2(2, 1)  # other output goes to the log
         if task in SLICED:
-            SLICED[task](Slices(say), **json.loads(options))
+            SLICED[task](Slices(output), **json.loads(options))
         else:
-            print(json.dumps(TASKS[task](**json.loads(options))), file=say, flush=True)
+            print(json.dumps(TASKS[task](**json.loads(options))), file=output, flush=True)
 
 
 def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:
@@ -96,7 +96,7 @@ def write_floats(data_dir: Optional[str], folder: str) -> dict[str, Any]:
 def read(
     slices: Slices, side: str, data_dir: Optional[str], prepared: dict[str, Any], batch_size: int, batches: int
 ) -> None:
-    """Reads training batches, inside TensorFlow, as an Estimator does; nothing is trained.
+    """Reads training batches inside TensorFlow, like an Estimator, without training.
 
     Args:
         side: `ours` or `tutorial`.
@@ -122,7 +122,7 @@ def read(
         for _ in tf.range(count):
             features, _ = next(iterator)
             images = features["image"] if isinstance(features, dict) else features
-            # One pixel, so that nothing of the image's way can be left out.
+            # One pixel, so that TensorFlow cannot prune any stage of the image.
             pixels += images[0, 0, 0, 0]
         return pixels
 
@@ -139,12 +139,12 @@ def train(
     """Trains with an Estimator.
 
     Args:
-        side: `ours`, `tutorial`, or `constant`: our model_fn on one batch that stays in memory.
+        side: `ours`, `tutorial`, or `constant`: our model_fn on one batch in memory.
         data_dir: TFDS data_dir, for the tutorial.
-        steps: In one slice; as many before the first, to warm up.
+        steps: Of one slice, and of the warm-up.
     """
     if side != "tutorial":
-        # As the preset `mnist` declares it, and the supervisor sets it.
+        # As in the preset `mnist`, and set by the supervisor.
         os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
     bring_back_estimator()
     import tensorflow as tf
@@ -159,7 +159,7 @@ def train(
     from tests.bench import ours
     from tfx_estimator.components.trainer.estimator import patches
 
-    patches.apply(patches.PATCHES)  # as a training task does
+    patches.apply(patches.PATCHES)  # like a training task
     spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
     input_fn = spec["train_spec"].input_fn
     if side == "constant":

@@ -9,7 +9,7 @@ from tests.data.input_pipelines import RESIDENT, SIZES, TOTAL, flat, labels, wri
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Eight files; the label of an example is its number, and each of its four pixels too."""
+    """Eight files; the label and the four pixels of each example are its number."""
     folder = tmp_path_factory.mktemp("examples")
     numbers = iter(range(TOTAL))
     return [
@@ -55,5 +55,5 @@ def reader(make_reader, request: pytest.FixtureRequest):
 
 @pytest.fixture(scope="module")
 def order(reader) -> list[int]:
-    """More than two epochs, in the order in which one device gets them."""
+    """More than two epochs, in the order of one device."""
     return flat(labels(reader(train_batch_size=24).input_fn("train"), 15))

@@ -1,4 +1,4 @@
-"""tf.Examples whose order can be told, and what input pipelines make of them."""
+"""Writes tf.Examples whose labels show their order, and reads them through input pipelines."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def flat(batches: Iterable[list[int]]) -> list[int]:
 
 
 def context(pipelines: int, index: int, replicas: int = 1):
-    """The context of one input pipeline, which feeds so many replicas."""
+    """The context of one input pipeline with the given number of replicas."""
     import tensorflow as tf
 
     return tf.distribute.InputContext(pipelines, index, num_replicas_in_sync=pipelines * replicas)
 
 
 def global_batches(reader, pipelines: int, steps: int, replicas: int = 1) -> list[list[int]]:
-    """What all replicas of all pipelines get in each step; a replica gets a batch of its own."""
+    """Returns the batches of all replicas of all pipelines in each step."""
     read = [
         labels(reader.input_fn("train", context(pipelines, index, replicas)), steps * replicas)
         for index in range(pipelines)

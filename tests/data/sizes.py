@@ -1,4 +1,4 @@
-"""Sources as a test opens them, and how many examples they have."""
+"""Opens sources for tests, and counts their examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each operation of `trainer.augment`, against NumPy and SciPy with the same numbers of chance."""
+"""Each operation of `trainer.augment`, against NumPy and SciPy with the same random numbers."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def augment(images: np.ndarray, *operations, positions=POSITIONS, seed: int = SE
 
 
 def draws(positions=POSITIONS, seed: int = SEED):
-    """The numbers that the operations were given, in the same order."""
+    """Returns the random numbers of the operations, in the same order."""
     return Draws(tf.constant(positions, tf.int64), seed)
 
 
 def split_mix(state: int) -> int:
-    """SplitMix64, as its authors' C has it."""
+    """SplitMix64, as in its authors' C code."""
     bits = 2**64 - 1
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & bits
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB & bits
     return state ^ (state >> 31)
 
 
-def test_the_numbers_are_those_of_splitmix():
+def test_the_random_numbers_equal_splitmix():
     golden, bits = 0x9E3779B97F4A7C15, 2**64 - 1
-    # The first three numbers of the seed 1234567, which are published with the generator.
+    # The first three numbers of the seed 1234567, published with the generator.
     assert [split_mix(1234567 + n * golden & bits) for n in (1, 2, 3)] == [
         6457827717110365317,
         3203168211198807973,
@@ -60,20 +60,20 @@ def test_the_numbers_are_those_of_splitmix():
     start = split_mix(start + golden & bits)
     keys = [split_mix(int(position) * golden + start & bits) for position in POSITIONS]
     expected = [[split_mix(key + drawn * golden & bits) for key in keys] for drawn in (1, 2, 3)]
-    made = draws()
-    np.testing.assert_array_equal(made.integers(9), [(value >> 32) * 9 >> 32 for value in expected[0]])
-    np.testing.assert_array_equal(made.uniform(0, 1), [(value >> 40) * 2.0**-24 for value in expected[1]])
-    np.testing.assert_array_equal(made.flags(), [value >> 63 == 1 for value in expected[2]])
+    random = draws()
+    np.testing.assert_array_equal(random.integers(9), [(value >> 32) * 9 >> 32 for value in expected[0]])
+    np.testing.assert_array_equal(random.uniform(0, 1), [(value >> 40) * 2.0**-24 for value in expected[1]])
+    np.testing.assert_array_equal(random.flags(), [value >> 63 == 1 for value in expected[2]])
 
 
 @pytest.mark.parametrize(("fill", "mode"), [("zero", "constant"), ("reflect", "reflect")])
 @pytest.mark.parametrize("factor", [0, 0.2, 1])
-def test_translations_are_by_whole_pixels_up_to_a_part_of_the_image(images, fill, mode, factor):
+def test_translations_are_by_whole_pixels_up_to_a_share_of_the_image(images, fill, mode, factor):
     height, width, _ = SHAPE
     options = {"height_factor": 0.4, "width_factor": factor, "fill": fill}
     down, right = 5, min(round(factor * width), width - 1 if fill == "reflect" else width)
-    made = draws()
-    tops, lefts = made.integers(2 * down + 1).numpy(), made.integers(2 * right + 1).numpy()
+    random = draws()
+    tops, lefts = random.integers(2 * down + 1).numpy(), random.integers(2 * right + 1).numpy()
     padded = np.pad(images, [(0, 0), (down, down), (right, right), (0, 0)], mode=mode)
     expected = [
         image[top : top + height, left : left + width] for image, top, left in zip(padded, tops, lefts, strict=True)
@@ -90,19 +90,19 @@ def test_moves_in_a_row_are_applied_one_after_another(images):
         {"random_crop": {"padding": 2, "fill": "reflect"}},
     ]
     height, width, _ = SHAPE
-    made, expected = draws(), images
+    random, expected = draws(), images
     for kind, down, right in [("constant", 3, 3), ("flip", 0, 2), ("reflect", 4, 3), ("flip", 0, 1), ("reflect", 2, 2)]:
         if kind == "flip":
-            expected = np.where(made.flags().numpy()[:, None, None, None], np.flip(expected, right), expected)
+            expected = np.where(random.flags().numpy()[:, None, None, None], np.flip(expected, right), expected)
             continue
-        tops, lefts = made.integers(2 * down + 1).numpy(), made.integers(2 * right + 1).numpy()
+        tops, lefts = random.integers(2 * down + 1).numpy(), random.integers(2 * right + 1).numpy()
         padded = np.pad(expected, [(0, 0), (down, down), (right, right), (0, 0)], mode=kind)
         expected = np.stack([p[t : t + height, x : x + width] for p, t, x in zip(padded, tops, lefts, strict=True)])
     np.testing.assert_array_equal(augment(images, *operations), expected)
 
 
 def warped(image: np.ndarray, matrix: np.ndarray, mode: str) -> np.ndarray:
-    """Samples the image at `matrix` times the place, counted from the centre."""
+    """Samples the image at `matrix` times the position, relative to the centre."""
     height, width, channels = image.shape
     centre = np.array([(height - 1) / 2, (width - 1) / 2])
     grid = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1) - centre
@@ -154,15 +154,15 @@ def test_saturation_keeps_grey_and_mixes_with_it(images):
 
 @pytest.mark.parametrize("size", [1, 4, 5, 13])
 def test_cutout_hides_a_square_around_any_pixel(images, size):
-    made = draws()
+    random = draws()
     expected = images.copy()
-    for image, row, column in zip(expected, made.integers(SHAPE[0]).numpy(), made.integers(SHAPE[1]).numpy()):
+    for image, row, column in zip(expected, random.integers(SHAPE[0]).numpy(), random.integers(SHAPE[1]).numpy()):
         top, left = row - size // 2, column - size // 2
         image[max(top, 0) : top + size, max(left, 0) : left + size] = 0
     np.testing.assert_array_equal(augment(images, {"cutout": {"size": size}}), expected)
 
 
-def test_noise_is_normally_distributed_and_of_each_element(images):
+def test_noise_is_normal_and_independent_for_each_element(images):
     noise = (augment(images, {"gaussian_noise": {"stddev": 0.5}}) - images).astype(np.float64) / 0.5
     assert stats.kstest(noise.ravel(), stats.norm.cdf).pvalue > 1e-4
     assert len(np.unique(noise)) > 0.99 * noise.size
@@ -191,7 +191,7 @@ def test_an_image_is_varied_by_its_position_alone(images):
         augment(images, *EVERY, seed=SEED + 1),
         augment(images, *EVERY, stream=1),
     ):
-        # One number or two of each image may come again.
+        # One or two numbers of each image may be equal.
         assert all((one != another).any() for one, another in zip(whole, other))
 
 

@@ -24,13 +24,13 @@ print(sum(source.shard_lengths()["train"]))
 """
 
 
-def test_a_digit_gets_mnists_form():
+def test_a_digit_is_converted_to_mnists_shape():
     image = np.zeros((8, 8))
     image[3, 3] = 16
     large = upscale(image)
     assert large.shape == (28, 28, 1)
     assert large.dtype == np.uint8
-    # The bright pixel keeps its centre (2 + 3 * 3 + 1) and its full value; the margin stays dark.
+    # The bright pixel keeps its centre (2 + 3 * 3 + 1) and its value; the margin stays dark.
     assert np.unravel_index(large.argmax(), large.shape) == (12, 12, 0)
     assert large.max() == 255
     assert not large[:2].any()
@@ -39,7 +39,7 @@ def test_a_digit_gets_mnists_form():
     assert not large[:, -2:].any()
 
 
-def test_every_digit_of_scikit_learn_is_there_once(tmp_path):
+def test_every_digit_of_scikit_learn_occurs_once(tmp_path):
     source = open_source(DataSection(dataset="digits", data_dir=str(tmp_path)))
     assert source.info.image_shape == (28, 28, 1)
     assert source.info.label_names == tuple("0123456789")
@@ -47,7 +47,7 @@ def test_every_digit_of_scikit_learn_is_there_once(tmp_path):
     assert "alpaydin" in source.info.citation
     before = source.fingerprint(["train"])
     source.prepare()
-    assert source.fingerprint(["train"]) == before  # the second run of a pipeline must find its cache
+    assert source.fingerprint(["train"]) == before  # the second run of a pipeline must hit its cache
     assert split_sizes(source) == {"train": 1797}
     digits = load_digits()
     expected = sorted((upscale(image).tobytes(), int(label)) for image, label in zip(digits.images, digits.target))

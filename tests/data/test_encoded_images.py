@@ -1,4 +1,4 @@
-"""Files inside a graph become the pixels that ingestion reads, whatever kind of PNG or JPEG they are."""
+"""Decoding inside a graph gives the same pixels as ingestion, for each kind of PNG and JPEG."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ KINDS = {
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("channels", [1, 3])
-def test_files_of_each_kind_become_the_pixels_that_ingestion_reads(tmp_path, channels, size):
+def test_files_of_each_kind_decode_to_the_pixels_of_ingestion(tmp_path, channels, size):
     by_shape = collections.defaultdict(list)
     for kind, (kinds_channels, files) in KINDS.items():
         for number, data in enumerate(files if kinds_channels in (1, channels) else ()):
@@ -95,7 +95,7 @@ def test_the_first_image_that_cannot_be_read_is_named(decode, bad, message):
         decode(tf.constant([good, good, bad, good, b""]))
 
 
-def test_a_model_of_grey_takes_no_colour():
+def test_a_grey_model_refuses_colour():
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"channels \[9 13 3\], expected 9 x 13 pixels with 1 ch"):
         decode_encoded(tf.constant([file(GREY), file(COLOUR)]), (9, 13, 1), resized=False)
 

@@ -1,4 +1,4 @@
-"""input_fn, on real tf.Examples; images that it varies are the same in whatever batches, and after a restart."""
+"""input_fn, on real tf.Examples; augmented images do not depend on the batches, nor on restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_evaluation_reads_every_example_exactly_once(make_reader):
     assert sorted(flat(labels(make_reader().input_fn("eval")))) == list(range(TOTAL))
 
 
-def test_images_are_those_of_their_labels(reader):
+def test_images_belong_to_their_labels(reader):
     for features, label in reader().input_fn("train").take(10).as_numpy_iterator():
         assert features["image"].shape == (16, 2, 2, 1)
         np.testing.assert_array_equal(features["image"][:, 0, 0, 0], label)
@@ -27,12 +27,12 @@ def test_the_same_seed_gives_the_same_order_and_another_seed_another(reader):
     assert labels(reader(seed=8).input_fn("train"), 12) != once
 
 
-def test_a_graph_that_is_run_again_goes_on_where_the_step_is_by_then(reader):
+def test_a_graph_that_runs_again_continues_at_the_current_step(reader):
     import tensorflow as tf
 
     step = tf.Variable(0, dtype=tf.int64)
 
-    # As the workers of TensorFlow 2's parameter servers do: traced once, and run by each that is started.
+    # Like the workers of TensorFlow 2's parameter servers: traced once, and run by each worker that starts.
     @tf.function
     def begin(number):
         batches = reader(start_step=step.read_value).input_fn("train", context(2, number))
@@ -54,12 +54,12 @@ def test_files_in_memory_are_shuffled_as_a_whole(files, reader):
         assert seen[0] == sorted(seen[0])
 
 
-# The examples' images are of a single colour: what tells them apart is added.
+# The examples' images are of a single colour; an added value identifies them.
 AUGMENT = TrainerSection.parse_obj({"augment": [{"gaussian_noise": {"stddev": 0.1}}, "random_brightness"]}).augment
 
 
 def varied(dataset, batches: int) -> list[tuple[int, bytes]]:
-    """Label and image of each example."""
+    """Returns label and image of each example."""
     return [
         (int(number), image.tobytes())
         for features, label in dataset.take(batches).as_numpy_iterator()
@@ -69,7 +69,7 @@ def varied(dataset, batches: int) -> list[tuple[int, bytes]]:
 
 @pytest.fixture(scope="module")
 def alone(reader) -> list[tuple[int, bytes]]:
-    """More than two epochs of varied images, as one device gets them."""
+    """More than two epochs of augmented images on one device."""
     return varied(reader(train_batch_size=24, augment=AUGMENT).input_fn("train"), 15)
 
 
@@ -86,20 +86,20 @@ def test_an_example_is_varied_anew_in_each_epoch(alone):
 
 @pytest.mark.parametrize(("pipelines", "batch", "step"), [(1, 40, 3), (2, 16, 0), (3, 24, 5)])
 def test_images_are_varied_alike_in_any_batches_pipelines_and_resumed_runs(reader, alone, pipelines, batch, step):
-    made = reader(train_batch_size=batch, augment=AUGMENT, start_step=lambda: step)
+    augmented = reader(train_batch_size=batch, augment=AUGMENT, start_step=lambda: step)
     steps = (len(alone) // batch) - step
     for index in range(pipelines):
-        own = varied(made.input_fn("train", context(pipelines, index)), steps)
+        own = varied(augmented.input_fn("train", context(pipelines, index)), steps)
         assert own == alone[step * batch + index :: pipelines][: len(own)]
         assert len(own) == steps * batch // pipelines
 
 
 def test_pipelines_with_files_of_their_own_vary_by_numbers_of_their_own(reader):
-    made = {"sharding": "file", "augment": AUGMENT, "train_batch_size": 16}
-    shares = [varied(reader(**made).input_fn("train", context(2, index)), 8) for index in range(2)]
+    augmented = {"sharding": "file", "augment": AUGMENT, "train_batch_size": 16}
+    shares = [varied(reader(**augmented).input_fn("train", context(2, index)), 8) for index in range(2)]
     first, second = ([np.frombuffer(image, np.float32) - number for number, image in share] for share in shares)
     assert np.abs(np.array(first) - np.array(second)).min(axis=1).max() > 0.01
-    resumed = reader(**made, start_step=lambda: 5).input_fn("train", context(2, 1))
+    resumed = reader(**augmented, start_step=lambda: 5).input_fn("train", context(2, 1))
     assert varied(resumed, 3) == shares[1][5 * 8 :]
 
 

@@ -1,4 +1,4 @@
-"""The order of training examples, at any position."""
+"""The order of training examples, from any step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 pytestmark = pytest.mark.unit
 
-# Not multiples of a block, of a batch, of a window, nor of a number of pipelines.
+# Not multiples of a block, a batch, a window or a number of pipelines.
 SIZES = (1000, 130, 3, 877)
 TOTAL = sum(SIZES)
 BATCH = 24
@@ -26,7 +26,7 @@ SIDES = {"streamed": 0, "resident": 1 << 20}
 
 
 def write(path: Path, numbers: range, size: int = 60) -> str:
-    """Each record is its number, and padding: all have the same length."""
+    """Writes records of equal length: their numbers, padded."""
     return write_records(path, (f"{number:0{size}d}".encode() for number in numbers))
 
 
@@ -39,7 +39,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def read(files):
-    """Reads the numbers of records, from a step on; datasets are made once for all that read the same."""
+    """Reads the numbers of records from a step on; equal reads share a dataset."""
 
     @functools.cache
     def read(side: str, step: int, count: int, pipelines: int = 1, pipeline: int = 0, **settings) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def make_reader(files: list[str], resident_bytes: int, step: int, **settings):
 
 
 def serialized(reader, context):
-    """Batches of the serialized examples that a reader would parse."""
+    """Returns batches of the serialized examples that a reader would parse."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(input_fn.tf.io, "parse_example", lambda records, spec: {"label": records})
         dataset = reader.input_fn(ModeKeys.TRAIN, context)
@@ -88,7 +88,7 @@ def side(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_epochs_are_complete_and_in_orders_of_their_own(read, side):
+def test_epochs_are_complete_and_each_has_its_own_order(read, side):
     straight = read(side, 0, 3 * TOTAL)
     epochs = [straight[start : start + TOTAL] for start in range(0, 3 * TOTAL, TOTAL)]
     assert all(sorted(epoch) == list(range(TOTAL)) for epoch in epochs)
@@ -96,22 +96,22 @@ def test_epochs_are_complete_and_in_orders_of_their_own(read, side):
 
 
 @pytest.mark.parametrize("step", [1, TOTAL // BATCH, TOTAL // BATCH + 1, 2 * TOTAL // BATCH - 1])
-def test_a_start_is_where_an_uninterrupted_run_would_be(read, side, step):
+def test_a_resumed_run_reads_what_an_uninterrupted_run_would(read, side, step):
     straight = read(side, 0, 3 * TOTAL)
     assert read(side, step, 500) == straight[step * BATCH :][:500]
 
 
 @pytest.mark.parametrize("step", LATE)
-def test_a_late_start_is_within_the_epoch_that_it_should_be(read, side, step):
+def test_a_late_start_is_within_the_right_epoch(read, side, step):
     epoch, offset = divmod(step * BATCH, TOTAL)
-    # Batches as large as an epoch: their step is the epoch's number.
+    # A batch is an epoch: the step is the epoch's number.
     whole = read(side, epoch, 2 * TOTAL, train_batch_size=TOTAL)
     assert sorted(whole[:TOTAL]) == sorted(whole[TOTAL:]) == list(range(TOTAL))
     assert read(side, step, TOTAL) == whole[offset : offset + TOTAL]
 
 
 @pytest.mark.parametrize(("step", "pipelines"), zip(LATE, (2, 3)))
-def test_pipelines_share_late_batches_as_one_device_has_them(read, side, step, pipelines):
+def test_pipelines_share_the_late_batches_of_one_device(read, side, step, pipelines):
     alone = read(side, step, TOTAL)
     shares = [read(side, step, TOTAL // pipelines, pipelines, pipeline) for pipeline in range(pipelines)]
     own = BATCH // pipelines
@@ -131,17 +131,17 @@ def test_a_late_start_of_file_sharding_is_within_its_own_epoch(read, side):
 
 
 def test_the_order_is_the_same_in_every_process_and_version(read, side):
-    begun = read(side, 0, 3 * TOTAL)[:6]
-    assert begun == {"streamed": STREAMED, "resident": RESIDENT}[side]
+    first = read(side, 0, 3 * TOTAL)[:6]
+    assert first == {"streamed": STREAMED, "resident": RESIDENT}[side]
 
 
-# A change of these changes the order in which every training reads: one that goes on would see examples twice.
+# Changing these changes the order of every training: a resumed one would see examples twice.
 STREAMED = (1572, 1549, 586, 1561, 1564, 616)
 RESIDENT = (83, 1168, 1940, 1033, 1017, 1789)
 
 
 def test_examples_come_from_all_over_the_files(tmp_path):
-    """Labels in order are the worst that a streamed data set can be."""
+    """Sorted labels are the worst case of a streamed data set."""
     records, window = 20_000, 2048
     path = write(tmp_path / "sorted", range(records))
     stream = numbers([path], 0, 0, shuffle_buffer=2 * window)
@@ -167,7 +167,7 @@ def test_a_start_reads_no_more_at_the_end_of_an_epoch_than_at_its_beginning(tmp_
         stream.close()
         return after - before
 
-    read_bytes(0)  # modules, and the index
+    read_bytes(0)  # loads modules and the index
     bound = 8 * window * (size + 16)
     assert bound < records * size / 8
     for step in (0, records // batch - 2, 10**6 + 2_077):

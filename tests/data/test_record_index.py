@@ -1,4 +1,4 @@
-"""Where records lie, on real TFRecord files."""
+"""Offsets of records in real TFRecord files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
 pytestmark = pytest.mark.unit
 
-# Bytes of the records of three files; some are longer than what is looked at together.
+# Bytes of the records of three files; some are longer than one read.
 FILES = ([5, 0, 70_000, 12, 300_000, 1, 1], [], [9] * 20_001)
 
 
@@ -52,11 +52,11 @@ def test_a_huge_data_set_has_larger_blocks(files, monkeypatch):
     assert index.blocks[1][3] == index.blocks[2][3] == 512  # the first is the whole short file
 
 
-def test_what_was_found_is_kept(files, tmp_path):
+def test_an_index_is_cached(files, tmp_path):
     folder = str(tmp_path / "training")
     first = record_index.index_records(files, 64, folder)
     (kept,) = (tmp_path / "training").iterdir()
-    # Not read again: what lies there now is no TFRecord file, but as long.
+    # Not read again: the file is now no TFRecord file, but has the same length.
     path = Path(files[0])
     path.write_bytes(b"\xff" * path.stat().st_size)
     assert record_index.index_records(files, 64, folder) == first
@@ -65,7 +65,7 @@ def test_what_was_found_is_kept(files, tmp_path):
         record_index.index_records(files, 64, folder)
 
 
-def test_other_files_and_other_blocks_are_kept_apart(files, tmp_path):
+def test_other_files_and_other_blocks_have_separate_indexes(files, tmp_path):
     folder = str(tmp_path / "training")
     for wanted in (files, files[:1], files[2:]):
         for block in (64, 100):
@@ -73,7 +73,7 @@ def test_other_files_and_other_blocks_are_kept_apart(files, tmp_path):
 
 
 @pytest.mark.parametrize("missing", [1, 15, 25 * 3 + 1])
-def test_a_file_that_ends_within_a_record_is_named(files, missing):
+def test_an_error_names_a_file_that_ends_within_a_record(files, missing):
     path = Path(files[2])
     path.write_bytes(path.read_bytes()[:-missing])
     with pytest.raises(DamagedDataError, match=f"damaged file {path}: it ends within its record"):
@@ -81,7 +81,7 @@ def test_a_file_that_ends_within_a_record_is_named(files, missing):
 
 
 @pytest.mark.parametrize("records", [19_999, 20_002])
-def test_a_file_with_another_number_of_records_than_at_first_is_named(files, tmp_path, records):
+def test_an_error_names_a_file_whose_number_of_records_changed(files, tmp_path, records):
     folder = str(tmp_path / "training")
     index_records(files, 64, folder)
     write(Path(files[2]), FILES[2][:1] * records)

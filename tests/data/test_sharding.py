@@ -1,4 +1,4 @@
-"""What each input pipeline gets of a global batch, and of the files."""
+"""The share of each input pipeline in a global batch, and in the files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 pytestmark = pytest.mark.unit
 
 
-# Alone, and of so many as divide a batch of 24, or do not; the others are between these.
+# One, and numbers that divide a batch of 24 or do not.
 @pytest.mark.parametrize(
     "pipelines", [each if each in (1, 3, 7) else pytest.param(each, marks=pytest.mark.long) for each in PIPELINES]
 )
@@ -27,7 +27,7 @@ def test_element_sharding_gives_the_global_batches_of_one_device(reader, order, 
     batches = global_batches(reader(train_batch_size=size), pipelines, steps)
     assert batches == [sorted(order[step * size : (step + 1) * size]) for step in range(steps)]
     seen: collections.Counter[int] = collections.Counter(dict.fromkeys(range(TOTAL), 0))
-    for batch in batches:  # no example comes back before all others had their turn
+    for batch in batches:  # no example is repeated before all others are read
         seen.update(batch)
         assert max(seen.values()) - min(seen.values()) <= 1
     assert min(seen.values()) == 2
@@ -41,7 +41,7 @@ def test_pipelines_with_several_replicas_start_where_one_device_would_be(reader,
 
 
 def test_pipelines_of_differing_tf1_graphs_agree_on_the_order(reader):
-    """A task's graph may hold other random ops than another's, the chief's for one."""
+    """The graphs of tasks may have different random ops, for example the chief's."""
 
     def read(input_context, ops_before: int) -> list[list[int]]:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -63,12 +63,12 @@ def test_pipelines_share_real_images(make_reader, tmp_path):
     files = [write(tmp_path / str(index), digits[index::3]) for index in range(3)]
 
     def read(resident_bytes: int, input_context) -> list[list[tuple[bytes, int]]]:
-        made = make_reader(
+        sharded = make_reader(
             (28, 28, 1), train_files=files, train_batch_size=100, shuffle_buffer=200, resident_bytes=resident_bytes
         )
         return [
             [(image.astype(np.uint8).tobytes(), int(number)) for image, number in zip(features["image"], label)]
-            for features, label in made.input_fn("train", input_context).take(8).as_numpy_iterator()
+            for features, label in sharded.input_fn("train", input_context).take(8).as_numpy_iterator()
         ]
 
     for resident_bytes in (0, 1 << 24):
@@ -89,10 +89,10 @@ def test_pipelines_that_share_by_file_have_disjoint_files(files, pipelines):
 
 def test_file_sharding_is_disjoint_and_complete_in_each_epoch(reader):
     pipelines = 3
-    made = reader(sharding="file", train_batch_size=2 * pipelines)
+    sharded = reader(sharding="file", train_batch_size=2 * pipelines)
     everything: list[int] = []
     for index in range(pipelines):
-        seen = flat(labels(made.input_fn("train", context(pipelines, index)), TOTAL))
+        seen = flat(labels(sharded.input_fn("train", context(pipelines, index)), TOTAL))
         own = len(set(seen))
         assert sorted(seen[:own]) == sorted(seen[own : 2 * own]) == sorted(set(seen))
         everything += set(seen)
@@ -118,15 +118,15 @@ def test_a_pipeline_whose_files_are_empty_is_refused_in_each_pipeline(tmp_path):
     for index in range(2):
         with pytest.raises(DataError, match="input pipeline 1 of 2 would have no examples: b, d are empty"):
             own_files(paths, context(2, index))
-    # An empty file beside others does no harm.
+    # An empty file among others is harmless.
     assert own_files([paths[0], paths[2], paths[1]], None) == paths[:3]
     assert own_files([paths[1], *paths[:1], paths[2]], context(1, 0)) == paths[:3]
 
 
 def test_too_few_files_to_share_are_refused(make_reader):
-    made = make_reader(sharding="file", train_batch_size=18)
+    sharded = make_reader(sharding="file", train_batch_size=18)
     with pytest.raises(DataError) as caught:
-        made.input_fn("train", context(9, 8))
+        sharded.input_fn("train", context(9, 8))
     assert caught.value.what == "8 training files cannot be shared among 9 input pipelines by file"
     assert "data.shards" in caught.value.todo
     assert "trainer.distribution.sharding: element" in caught.value.todo
@@ -142,8 +142,8 @@ def test_a_global_batch_that_replicas_cannot_share_is_refused(make_reader, mode,
 
 @pytest.mark.parametrize("pipelines", PIPELINES)
 def test_pipelines_evaluate_each_example_exactly_once(make_reader, files, pipelines):
-    made = make_reader(eval_files=files[:2], eval_batch_size=4 * pipelines, sharding="file")
-    read = [labels(made.input_fn("eval", context(pipelines, index))) for index in range(pipelines)]
+    sharded = make_reader(eval_files=files[:2], eval_batch_size=4 * pipelines, sharding="file")
+    read = [labels(sharded.input_fn("eval", context(pipelines, index))) for index in range(pipelines)]
     assert sorted(flat(batch for part in read for batch in part)) == list(range(SIZES[0] + SIZES[1]))
     assert any(len(part[-1]) < 4 for part in read)
     assert all(len(batch) == 4 for part in read for batch in part[:-1])
@@ -152,14 +152,14 @@ def test_pipelines_evaluate_each_example_exactly_once(make_reader, files, pipeli
 @pytest.mark.parametrize("count", [3, 40, 99, 100, 101, 102, 103, 199, 200])
 @pytest.mark.parametrize(("batch", "replicas"), [(50, 2), (20, 3), (100, 1)])
 def test_data_end_with_a_batch_for_every_replica(count, batch, replicas):
-    """In every step of an evaluation, the last one included."""
+    """Also in the last step of an evaluation."""
     dataset = tf.data.Dataset.range(count)
     sizes = batch_sizes(dataset, batch, replicas)
     batches = [len(each) for each in dataset.batch(16).rebatch(sizes, drop_remainder=False)]
     assert sum(batches) == count
     assert len(batches) % replicas == 0
     assert all(0 < size <= batch for size in batches)
-    # As many steps as one device takes for the same global batch, full ones up to the last but one.
+    # As many steps as on one device with the same global batch; all but the last are full.
     step = batch * replicas
     assert len(batches) // replicas == -(-count // step)
     assert batches[: max(count // step - 1, 0) * replicas] == [batch] * max(count // step - 1, 0) * replicas

@@ -1,4 +1,4 @@
-"""A folder of the user's, in which a page's files lie and its commands are given."""
+"""A user's folder with the files of a page, in which its commands run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.folders import write_files
 
 _WEIGHTS = "runs/digits/serving/1/variables/variables"
 _DATA = ("pets/cat/1.png", "pets/dog/1.png", "labels.csv", f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
-# What `convert` leaves.
+# Output of `convert`.
 _CONVERTED = {
     "converted/checkpoints/model.ckpt-600.index": "",
     "converted/checkpoints/checkpoint": 'model_checkpoint_path: "model.ckpt-600"\n',
@@ -26,7 +26,7 @@ def page(request: pytest.FixtureRequest) -> Page:
 
 @pytest.fixture
 def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with the page's files in it, and the data that it speaks of."""
+    """The current folder, with the page's files and the data that it mentions."""
     write_files(tmp_path, {**page.files, **dict.fromkeys(_DATA, ""), **_CONVERTED})
     monkeypatch.chdir(tmp_path)
     return tmp_path

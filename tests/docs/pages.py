@@ -1,4 +1,4 @@
-"""The pages that users read: their blocks of code, links and headings."""
+"""The pages of the documentation: their blocks of code, links and headings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Page:
 
     @functools.cached_property
     def prose(self) -> str:
-        """What is no block."""
+        """The text outside of blocks."""
         return _BLOCK.sub("", self.text)
 
     @functools.cached_property
@@ -62,18 +62,18 @@ class Page:
 
     @functools.cached_property
     def links(self) -> list[str]:
-        """Where its links lead."""
+        """The targets of its links."""
         return re.findall(r"\]\(([^)\s]+)\)", self.prose)
 
     @functools.cached_property
     def anchors(self) -> set[str]:
-        """What a link into it may name, as GitHub makes them of the headings."""
+        """The anchors that GitHub derives from its headings."""
         headings = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
         return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
     @property
     def files(self) -> dict[str, str]:
-        """What each of its files is, by name."""
+        """The contents of its files, by name."""
         return {block.file: block.text for block in self.blocks if block.file}
 
 

@@ -1,4 +1,4 @@
-"""Every command on a page is one: it is parsed, its declaration is loaded, and the quick ones are run."""
+"""Every command on a page is valid: it is parsed, its declaration is loaded, and quick ones are run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 pytestmark = pytest.mark.unit
 
 PROGRAM = "tfx-estimator"
-# They start real pipelines, or need what one leaves; tests/e2e and tests/pipeline/commands run these.
+# They start real pipelines, or need their outputs; tests/e2e and tests/pipeline/commands run these.
 SLOW = ("run", "predict", "report", "runs", "convert", "compare", "bench", "doctor", "execute", "adapt")
-# Of Debian's package dataset-fashion-mnist, which need not be installed here.
+# Of Debian's package dataset-fashion-mnist, which may be missing here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
 
 def commands(page: Page) -> Iterator[list[str]]:
-    """The words of each command in the blocks of shell, comments left out."""
+    """Returns the words of each command in the shell blocks, without comments."""
     for block in page.of("sh"):
         for line in block.text.replace("\\\n", " ").splitlines():
             if words := shlex.split(line, comments=True):
@@ -42,7 +42,7 @@ def commands(page: Page) -> Iterator[list[str]]:
 
 
 def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
-    """Fails if a command of one's own cannot be given so; in a folder that holds the page's files."""
+    """Fails if a command is invalid in a folder with the page's files."""
     if words[0] == "srun":
         words = words[words.index(PROGRAM) :]
     if ">" in words:
@@ -70,7 +70,7 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
         if "--pipeline_path" in options:
             # Written by a command before it.
             script = (folder / options["--pipeline_path"]).read_text(encoding="utf-8")
-            # What the environment says is said to the script, or to nobody.
+            # Variables are for the script, or for nothing.
             assert not [name for name in exported if f'"{name}"' not in script], "the script reads no such variable"
         else:
             names = [yaml.safe_load(path.read_text())["name"] for path in folder.glob("*.yaml")]
@@ -94,7 +94,7 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
 
 
 def check_ours(arguments: list[str], folder: Path) -> None:
-    """Parses a command line of this project's, loads its declarations, and runs it unless that takes long."""
+    """Parses one of our command lines, loads its declarations, and runs it if it is quick."""
     if not os.path.isdir(FASHION_MNIST):
         (folder / "fashion-mnist").mkdir(exist_ok=True)
         arguments = [each.replace(FASHION_MNIST, "fashion-mnist") for each in arguments]
@@ -105,7 +105,7 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         assert main(arguments) == 0
         return
     if args.verb == "convert":
-        # What a command after it runs.
+        # The next command runs it.
         (folder / args.output).mkdir(exist_ok=True)
         (folder / args.output / "new.yaml").write_text(presets.path("digits").read_text())
     if args.verb in ("predict", "report", "runs", "convert", "doctor", "adapt"):
@@ -127,12 +127,12 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         contenders = parse_contenders(args.strategies, args.paths, args.vary)
         Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share).check()
         refused = choose(contenders, args.source, args.overrides).refused
-        # One process sends nothing, however that is varied.
+        # One process sends nothing, whatever is varied.
         assert not {name: why for name, why in refused.items() if "trains the same as" not in why}
 
 
 def check_docker(words: list[str], folder: Path) -> None:
-    """Fails if the Dockerfile has no such argument, or a container would be given no command of ours."""
+    """Fails if the Dockerfile has no such argument, or the container's command is not ours."""
     if words[0] == "run":
         check_ours(words[words.index(PROGRAM) + 1 :], folder)
     elif words[0] == "build":
@@ -140,7 +140,7 @@ def check_docker(words: list[str], folder: Path) -> None:
         given = [value.partition("=")[0] for option, value in itertools.pairwise(words) if option == "--build-arg"]
         assert set(given) <= set(declared)
         assert "BASE" in given
-        # There is no TensorFlow of the lock files for another one.
+        # The lock files' TensorFlow has no other platform.
         assert ("--platform", "linux/amd64") in itertools.pairwise(words)
         assert words[-1] == "."
     else:
@@ -164,24 +164,22 @@ def check_variable(name: str) -> None:
 
 
 @contextlib.contextmanager
-def told(page: Page, words: list[str]) -> Iterator[None]:
-    """Names a command that fails, and its page."""
+def naming_the_command(page: Page, words: list[str]) -> Iterator[None]:
+    """Fails with the command and its page after any error."""
     try:
         yield
     except (Exception, SystemExit) as error:
         pytest.fail(f"{page.name}: {shlex.join(words)}: {error}")
 
 
-def test_every_command_can_be_given(page: Page, folder: Path) -> None:
+def test_every_command_is_valid(page: Page, folder: Path) -> None:
     exported: list[str] = []
     for words in commands(page):
-        with told(page, words):
+        with naming_the_command(page, words):
             check_command(words, folder, exported)
 
 
-def test_what_a_command_prints_is_what_the_page_shows(
-    page: Page, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_shows_the_output_of_a_command(page: Page, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for block in page.of("console"):
         for shown in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             command, _, output = shown.partition("\n")
@@ -194,7 +192,7 @@ def test_what_a_command_prints_is_what_the_page_shows(
             assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"{page.name}: {command} prints\n{printed}"
 
 
-def test_commands_flags_and_variables_within_the_text_are_there(page: Page) -> None:
+def test_commands_flags_and_variables_in_the_text_exist(page: Page) -> None:
     program = make_parser()
     parsers = next(action.choices for action in program._actions if action.dest == "verb")
     strategies = next(action.choices for action in parsers["bench"]._actions if action.dest == "what")["strategies"]
@@ -219,7 +217,7 @@ def test_commands_flags_and_variables_within_the_text_are_there(page: Page) -> N
 
 
 def given_in_passing(page: Page) -> Iterator[list[str]]:
-    """The words of each whole command of ours that is in the text, or in a block that nobody runs."""
+    """Returns the words of each of our commands in the text, or in a block that is not run."""
     lines = [line for block in page.of("text") for line in block.text.splitlines()]
     for text in (*page.spans, *lines):
         words = shlex.split(text, comments=True)[1:] if text.startswith(f"{PROGRAM} ") and "…" not in text else []
@@ -227,14 +225,14 @@ def given_in_passing(page: Page) -> Iterator[list[str]]:
             yield words
 
 
-def test_a_command_in_passing_can_be_given_with_what_the_page_declares(page: Page, folder: Path) -> None:
+def test_a_command_in_the_text_is_valid_with_the_declarations_of_the_page(page: Page, folder: Path) -> None:
     for words in given_in_passing(page):
-        with told(page, words):
+        with naming_the_command(page, words):
             check_in_passing(words)
 
 
 def check_in_passing(words: list[str]) -> None:
-    """Parses a command line of ours, and loads its declaration for the target that it names."""
+    """Parses one of our command lines, and loads its declaration for its target."""
     args = make_parser().parse_args(words)
     if isinstance(source := getattr(args, "source", None), str):
         load(source, args.overrides, getattr(args, "target", None) or "")

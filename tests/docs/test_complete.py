@@ -1,4 +1,4 @@
-"""What can be said is on a page: every key of a declaration with its words, every option of the command line."""
+"""The pages are complete: every key of a declaration with its allowed words, every option of the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 
 def keys(node: dict[str, Any], section: str = "") -> Iterator[Key]:
-    """The keys below a node of the schema, each once for each key that holds it."""
+    """Yields the keys below a node of the schema, once for each parent key."""
     if reference := node.get("$ref"):
         yield from keys(SCHEMA["definitions"][reference.rpartition("/")[2]], section)
     for group in ("allOf", "anyOf", "oneOf"):
@@ -51,27 +51,27 @@ def words(node: dict[str, Any]) -> Iterator[str]:
 
 
 @functools.cache
-def told() -> tuple[frozenset[str], ...]:
+def words_of_pages() -> tuple[frozenset[str], ...]:
     texts = ([*page.spans, *(block.text for block in page.blocks)] for page in PAGES)
     return tuple(frozenset(word for text in each for word in WORD.findall(text)) for each in texts)
 
 
-def is_told(key: Key) -> bool:
-    """Is a key on a page that has the section's name as well, with all the words that it may be."""
+def is_documented(key: Key) -> bool:
+    """True if one page has the key, its section's name and all its allowed words."""
     wanted = {key.name, *key.words, *filter(None, [key.section])}
-    return any(wanted <= page for page in told())
+    return any(wanted <= page for page in words_of_pages())
 
 
-def test_every_key_is_on_a_page_of_its_section_with_the_words_that_it_takes() -> None:
-    assert [key for key in sorted(set(keys(SCHEMA))) if not is_told(key)] == []
+def test_every_key_is_on_a_page_of_its_section_with_its_allowed_words() -> None:
+    assert [key for key in sorted(set(keys(SCHEMA))) if not is_documented(key)] == []
 
 
 def test_every_option_of_the_command_line_is_on_a_page() -> None:
-    # By one of its names; that `--help` helps is not told.
+    # By one of its names; no page mentions `--help`.
     options = {tuple(each.option_strings) for parser in parsers(make_parser()) for each in parser._actions}
     text = "".join(page.text for page in PAGES)
-    untold = [names for names in options if names and not any(re.search(rf"{name}(?![\w-])", text) for name in names)]
-    assert untold == [("-h", "--help")]
+    missing = [names for names in options if names and not any(re.search(rf"{name}(?![\w-])", text) for name in names)]
+    assert missing == [("-h", "--help")]
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -82,7 +82,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(each)
 
 
-def test_images_of_beam_are_those_of_the_version_of_a_stack() -> None:
+def test_beam_images_have_the_beam_version_of_a_stack() -> None:
     named = re.findall(r"apache/beam_[\w.]+:([\w.]+)", "".join(page.text for page in PAGES))
     locks = [(ROOT / "requirements" / stack.lock).read_text() for stack in STACKS]
     assert named

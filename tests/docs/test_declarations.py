@@ -1,4 +1,4 @@
-"""Every declaration on a page loads; a piece of one does so in a declaration that is right otherwise."""
+"""Every declaration on a page loads; a part loads within an otherwise valid declaration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.config.strategies import TRAITS
 pytestmark = pytest.mark.unit
 
 KEY = re.compile(r"(?:data|transform|trainer|evaluator|serving|pusher|beam)\.[a-z_.]+")
-# With each its value that is not the default.
+# With a value that is not the default.
 OPTIONS = {
     "cross_device_ops": "hierarchical_copy",
     "num_packs": 2,
@@ -38,7 +38,7 @@ OPTIONS = {
 
 
 def whole(part: dict[str, Any]) -> dict[str, Any]:
-    """A right declaration with a part of another laid over it."""
+    """Returns a valid declaration merged with a part."""
     base = {"name": "page", "data": {"dataset": "mnist"}, "trainer": {"model": "mnist_cnn", "train_steps": 1000}}
     if "module_file" in part.get("trainer", {}):
         del base["trainer"]["model"]  # type: ignore[attr-defined]
@@ -51,7 +51,7 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_block(block: Block, folder: Path) -> Declaration:
-    """Loads a declaration, or a piece of one; the module file that a piece names need not be on the page."""
+    """Loads a declaration, or a part of one; the page need not have the module file that a part names."""
     path = folder / (block.file or "piece.yaml")
     if not block.file:
         part = whole(yaml.safe_load(block.text))
@@ -59,7 +59,7 @@ def load_block(block: Block, folder: Path) -> Declaration:
         if module_file and not (folder / module_file).exists():
             (folder / module_file).write_text(MODULE_FILE)
         path.write_text(yaml.safe_dump(part))
-    elif "data" not in yaml.safe_load(block.text):  # to be laid over another
+    elif "data" not in yaml.safe_load(block.text):  # to be merged into another
         return load(f"mnist+{path}").declaration
     return load(path).declaration
 
@@ -79,7 +79,7 @@ def test_every_declaration_loads(page: Page, folder: Path) -> None:
             pytest.fail(f"{page.name}:{block.line}: {error}")
 
 
-def test_every_function_that_a_declaration_names_on_its_page_does_what_it_says(page: Page, folder: Path) -> None:
+def test_every_function_that_a_declaration_names_on_its_page_works(page: Page, folder: Path) -> None:
     import tensorflow as tf
 
     shape = (28, 28, 1)
@@ -94,9 +94,9 @@ def test_every_function_that_a_declaration_names_on_its_page_does_what_it_says(p
         if declaration.transform.preprocessing_fn:
             preprocess = function(declaration.transform.preprocessing_fn, folder)
             raw = {"image": tf.constant([[b"\xff" * 784]] * 2), "label": tf.constant([[1], [2]], tf.int64)}
-            made = preprocess(raw, {"image_shape": list(shape)})
-            assert made["image"].shape == (2, *shape), page.name
-            assert made["label"].shape == (2,), page.name
+            outputs = preprocess(raw, {"image_shape": list(shape)})
+            assert outputs["image"].shape == (2, *shape), page.name
+            assert outputs["label"].shape == (2,), page.name
 
 
 def function(target: str, folder: Path) -> Any:
@@ -109,7 +109,7 @@ def function(target: str, folder: Path) -> Any:
     return getattr(loaded, name)
 
 
-def test_every_key_within_the_text_is_one(page: Page) -> None:
+def test_every_key_in_the_text_exists(page: Page) -> None:
     for span in page.spans:
         key, colon, value = span.partition(": ")
         if not KEY.fullmatch(key):
@@ -147,6 +147,6 @@ def takes(strategy: str, option: str) -> bool:
     return True
 
 
-def test_the_presets_that_are_named_are_those_that_there_are() -> None:
+def test_the_named_presets_are_the_existing_ones() -> None:
     (named,) = re.findall(r"^tfx-estimator presets +# (.+)$", "".join(page.text for page in PAGES), re.MULTILINE)
     assert set(named.split(", ")) == set(presets.names())

@@ -1,4 +1,4 @@
-"""Python on a page compiles, and what it imports from this project, and calls, is there."""
+"""Python on a page compiles, and its imports and calls of this project exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS = "tfx_estimator"
 
 
 def check_python(text: str) -> None:
-    """Fails if the code does not parse, imports what is not there, or calls this project by other parameters."""
+    """Fails if the code does not parse, or a name or parameter of this project that it uses is missing."""
     tree = ast.parse(text)
     imported: dict[str, Any] = {}
     for node in ast.walk(tree):
@@ -38,7 +38,7 @@ def check_python(text: str) -> None:
         given = {each.arg: each.value for each in node.keywords if each.arg}
         signature = inspect.signature(imported[node.func.id])
         signature.bind_partial(*node.args, **given)
-        # What a component takes to refuse it is no parameter.
+        # A component's **kwargs, which it takes only to refuse them, are no parameters.
         unknown = {name for name in given if signature.parameters.get(name) is None}
         assert not unknown, f"{node.func.id} has no {unknown}"
         if "distribution" in given:
@@ -60,12 +60,12 @@ def test_the_pages_show_the_trainer_and_the_layers() -> None:
 
 
 def _pipeline() -> str:
-    """The block that makes a pipeline of a declaration."""
+    """Returns the block that makes a pipeline from a declaration."""
     (text,) = (block.text for page in PAGES for block in page.of("python") if "create_pipeline(" in block.text)
     return text
 
 
-def test_the_pipeline_on_the_page_is_made(tmp_path, monkeypatch) -> None:
+def test_the_pipeline_on_the_page_is_built(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     *before, last = ast.parse(_pipeline()).body
@@ -74,9 +74,9 @@ def test_the_pipeline_on_the_page_is_made(tmp_path, monkeypatch) -> None:
     assert ast.unparse(last.value.func) == "LocalDagRunner().run"
     names: dict[str, Any] = {}
     exec(compile(ast.Module(before, []), "page", "exec"), names)
-    made = eval(compile(ast.Expression(last.value.args[0]), "page", "eval"), names)
-    assert {node.id for node in made.components} > {"TfdsExampleGen", "Trainer", "Pusher"}
-    assert made.pipeline_info.pipeline_root == str(tmp_path / "runs" / "digits" / "artifacts")
+    pipeline = eval(compile(ast.Expression(last.value.args[0]), "page", "eval"), names)
+    assert {node.id for node in pipeline.components} > {"TfdsExampleGen", "Trainer", "Pusher"}
+    assert pipeline.pipeline_info.pipeline_root == str(tmp_path / "runs" / "digits" / "artifacts")
 
 
 @pytest.mark.long

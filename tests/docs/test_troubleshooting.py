@@ -1,4 +1,4 @@
-"""The page of errors quotes messages that there are."""
+"""The page of errors quotes existing messages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tfx_estimator.pipeline.base import errors
 pytestmark = pytest.mark.unit
 
 (PAGE,) = [page for page in PAGES if page.name == "docs/troubleshooting.md"]
-# In the first column; `…` is what differs.
+# In the first column; `…` stands for any text.
 QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE.text, re.MULTILINE)
 _GAP = "\0"
 
 
 def texts() -> set[str]:
-    """All text of the product, values left out."""
+    """Returns all text of the product, without values."""
     found = set()
     for folder in ("pipeline", "components", "data", "model_fn"):
         for file in (ROOT / folder).rglob("*.py"):
@@ -36,7 +36,7 @@ def text_of(node: ast.AST) -> str:
     return ""
 
 
-def test_each_message_is_one_of_the_product() -> None:
+def test_each_quoted_message_exists_in_the_product() -> None:
     known = texts()
     patterns = {
         quoted: re.compile("[^\\w]*".join(map(re.escape, quoted.replace("…", _GAP).split()))) for quoted in QUOTED
@@ -46,7 +46,7 @@ def test_each_message_is_one_of_the_product() -> None:
     assert not missing
 
 
-def test_each_exit_code_is_on_it() -> None:
+def test_the_page_has_each_exit_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.TfxEstimatorError)}
     first = re.findall(r"^\| ([\d, ]+) \|", PAGE.text, re.MULTILINE)

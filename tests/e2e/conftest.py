@@ -1,4 +1,4 @@
-"""Whole runs, as a user starts them: real commands in their own processes."""
+"""Whole runs, started like a user's: real commands in their own processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.root import ROOT
 
 
 def open_metadata(home: Path) -> Any:
-    """The store of ML Metadata in a folder."""
+    """Opens the store of ML Metadata in a folder."""
     from ml_metadata import metadata_store
     from ml_metadata.proto import metadata_store_pb2
 
@@ -33,7 +33,7 @@ def open_metadata(home: Path) -> Any:
 
 
 def read_executions(home: Path) -> list[tuple[str, str]]:
-    """The component and the state of each execution, sorted."""
+    """Returns the component and the state of each execution, sorted."""
     from ml_metadata.proto import metadata_store_pb2
 
     store, name = open_metadata(home), metadata_store_pb2.Execution.State.Name
@@ -47,28 +47,28 @@ class Workdir:
         self._python = python
 
     def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
-        """Runs `tfx-estimator run` in this folder; it leaves a report where that is asked for."""
+        """Runs `tfx-estimator run` in this folder, without a report by default."""
         command = [self._python, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
         command += [] if dry_run else ["--no-dry-run"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
-        said = done.stdout + done.stderr
-        assert done.returncode == code, said
-        assert "Traceback" not in said
-        return said
+        printed = done.stdout + done.stderr
+        assert done.returncode == code, printed
+        assert "Traceback" not in printed
+        return printed
 
     def run_unread(self, *args: str, seconds: float = 280) -> str:
-        """The same, with a reader that leaves after the first line, as `head -1` does."""
+        """Does the same with a reader that closes the pipe after the first line, like `head -1`."""
         command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as run:
             assert run.stdout
             assert run.stdout.readline()
             run.stdout.close()
             try:
-                _, said = run.communicate(timeout=seconds)
+                _, printed = run.communicate(timeout=seconds)
             finally:
                 run.kill()
-        assert run.returncode == 0, said
-        return said
+        assert run.returncode == 0, printed
+        return printed
 
     def summary(self, name: str) -> dict[str, Any]:
         path = sorted((self.path / name / "logs").glob("*/summary.json"))[-1]
@@ -78,7 +78,7 @@ class Workdir:
         return {run["node"]: run["state"] for run in self.summary(name)["components"]}
 
     def executions(self, name: str) -> dict[str, collections.Counter]:
-        """How many executions of each component ended in each state."""
+        """Counts the executions of each component in each state."""
         counts: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
         for kind, state in read_executions(self.path / name):
             counts[kind][state] += 1
@@ -88,7 +88,7 @@ class Workdir:
 class ForkedWorkdir(Workdir):
     """A folder whose runs are forked from a process that has imported what they need: each is seconds shorter.
 
-    Nobody watches them, as happens to those that are started alone.
+    They have no watcher, unlike runs in their own processes.
     """
 
     def __init__(self, path: Path, forks: Forks) -> None:
@@ -108,44 +108,44 @@ class ForkedWorkdir(Workdir):
         late.start()
         ended = self._forks.wait(pid)
         late.cancel()
-        assert ended == code, self._forks.said
-        assert "Traceback" not in self._forks.said
-        return self._forks.said
+        assert ended == code, self._forks.output
+        assert "Traceback" not in self._forks.output
+        return self._forks.output
 
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """What a run of a preset left, before anything else was run in its folder."""
+    """The outputs of a preset's run, before any other run in its folder."""
 
     workdir: Workdir
-    said: str
+    output: str
     summary: dict[str, Any]
     versions: list[str]
     examples: Path
     logs: Path
-    # Of the work folder.
+    # A copy of the work folder.
     kept: Path
 
     @classmethod
     def of(cls, workdir: Workdir, name: str, *args: str) -> Finished:
-        said = workdir.run(name, *args)
+        output = workdir.run(name, *args)
         home = workdir.path / name
         (logs,) = (home / "logs").iterdir()
         (examples,) = (home / "artifacts" / "TfdsExampleGen" / "examples").iterdir()
         versions = [str(version) for version in (home / "serving").iterdir()]
         kept = shutil.copytree(workdir.path, workdir.path.parent / "kept")
-        return cls(workdir, said, workdir.summary(name), versions, examples / "Split-eval", logs, kept)
+        return cls(workdir, output, workdir.summary(name), versions, examples / "Split-eval", logs, kept)
 
 
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """One run of the preset digits, for all tests that look at one, or go on from one."""
+    """One run of the preset digits, for all tests that read its outputs or continue from it."""
     return Finished.of(Workdir(tmp_path_factory.mktemp("digits") / "runs"), "digits", "--report")
 
 
 @pytest.fixture
 def digits_alone(digits_run: Finished, tmp_path: Path) -> Workdir:
-    """A copy of the work folder as that run left it, whatever others have run there since."""
+    """A copy of the work folder from the end of that run."""
     return Workdir(shutil.copytree(digits_run.kept, tmp_path / "alone"))
 
 
@@ -156,7 +156,7 @@ def workdir(tmp_path: Path) -> Workdir:
 
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Whole runs, forked."""
+    """Forks of whole runs."""
     forks = Forks("tests.e2e.whole_run:run", tmp_path_factory.mktemp("forks"))
     yield forks
     forks.close()
@@ -169,7 +169,7 @@ def forked(tmp_path: Path, forks: Forks) -> ForkedWorkdir:
 
 @pytest.fixture(scope="session")
 def served_digits(digits_run: Finished, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """What the pushed model, loaded in a fresh process, gives for the evaluation examples."""
+    """Outputs of the pushed model, loaded in a fresh process, for the evaluation examples."""
     path, script = tmp_path_factory.mktemp("served") / "all.npz", Path(__file__).with_name("serve_images.py")
     command = [sys.executable, str(script), digits_run.versions[0], str(digits_run.examples), str(path)]
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -1,4 +1,4 @@
-"""What the steps of a training did, read from what it left: its profile, its graph and its tasks' logs."""
+"""Reads what the steps of a training did from its profile, its graph and its tasks' logs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections import Counter
 from pathlib import Path
 
-# Of each task, eight steps when all is built.
+# Eight steps of each task, after the graph is built.
 PROFILED = ("--set", "trainer.profile.start_step=20", "--set", "trainer.profile.steps=8")
 STEPS = 8
 _OPERATION = re.compile(r"^([\w.][\w./>-]*):(?:_MklNative|_Mkl)?(_?[A-Z]\w*)$")
 
 
 def count_operations(run: Path) -> Counter[tuple[str, str]]:
-    """How often the chief ran each operation in the profiled steps, by name and kind."""
+    """Counts the chief's runs of each operation in the profiled steps, by name and kind."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     (file,) = run.glob("profile/chief-0/plugins/profile/*/*.xplane.pb")
@@ -27,7 +27,7 @@ def count_operations(run: Path) -> Counter[tuple[str, str]]:
 
 
 def read_graph(run: Path) -> Counter[tuple[str, str, str]]:
-    """Kind, dtype and device of each operation in an Estimator's graph of training."""
+    """Returns kind, dtype and device of each operation in an Estimator's training graph."""
     import tensorflow as tf
     from google.protobuf import text_format
 

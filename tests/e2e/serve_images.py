@@ -11,17 +11,17 @@ import tensorflow as tf
 
 
 def serve(pushed: str, examples: str) -> dict[str, np.ndarray]:
-    """Returns what it gives for them, with these, in the order of their files."""
+    """Returns its outputs with the examples, in the order of their files."""
     model = tf.saved_model.load(pushed)
-    ask = model.signatures["images"]
-    shape = ask.structured_input_signature[1]["images"].shape[1:]
+    signature = model.signatures["images"]
+    shape = signature.structured_input_signature[1]["images"].shape[1:]
     spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     found = collections.defaultdict(list)
     for batch in tf.data.TFRecordDataset(sorted(glob.glob(f"{examples}/*"))).batch(500):
         parsed = tf.io.parse_example(batch, spec)
         images = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, *shape])
-        outputs = ask(images=images)
-        # Both signatures give the same.
+        outputs = signature(images=images)
+        # Both signatures have equal outputs.
         same = model.signatures["serving_default"](examples=batch)
         assert sorted(same) == sorted(outputs)
         assert all(tf.reduce_all(same[name] == outputs[name]) for name in ("class_ids", "classes"))

@@ -1,4 +1,4 @@
-"""Presets as they are shipped, on the real images: `make bench-accuracy`."""
+"""Presets, unchanged, on the real images: `make bench-accuracy`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from tests.root import ROOT
 
-# Set, to train those as well that take up to half an hour each.
+# If set, also trains those that take up to half an hour each.
 ALL = "TFX_ESTIMATOR_ACCURACY"
 PATHS = ("estimator", "keras", "keras_custom_loop")
-# How far the accuracies of the paths may be apart; null is of a preset that is trained under its own path alone.
+# Maximal difference between the paths' accuracies; null for a preset that is trained under its own path only.
 APART = {"mnist": 0.004, "cifar10": 0.015, "cifar10_resnet": None}
 PROMISE = r"^# Expected result: accuracy of ([\d.]+) or more on the ([\d,]+) test images, blessed and pushed"
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(7200)]
 
 
 @pytest.mark.parametrize("preset", APART)
-def test_a_preset_reaches_what_it_promises_under_each_path(workdir, real_data_dir, preset):
+def test_a_preset_reaches_its_accuracy_under_each_path(workdir, real_data_dir, preset):
     if preset != "mnist" and not os.environ.get(ALL):
         pytest.skip(f"takes half an hour; set {ALL}, as `make bench-accuracy` does")
     promised = re.search(PROMISE, (ROOT / "pipeline" / "presets" / f"{preset}.yaml").read_text(), re.M)
@@ -36,10 +36,10 @@ def test_a_preset_reaches_what_it_promises_under_each_path(workdir, real_data_di
         assert training["first_step"] == 0
         assert results["evaluated"] == int(promised[2].replace(",", ""))
         assert results["accuracy"] >= float(promised[1])
-        # Of the others, the first is the baseline.
+        # The first is the baseline of the others.
         if not reached:
             assert results["blessed"] is True
             assert (Path(results["pushed"]) / "saved_model.pb").is_file()
         reached.append(results["accuracy"])
-    # Without the last bits of the difference of two numbers.
+    # Rounds off the last bits of the difference.
     assert round(max(reached) - min(reached), 9) <= (APART[preset] or 0)

@@ -1,6 +1,6 @@
-"""A run that Python calls, after one of the command line: what it gives, and what the other verbs make of it.
+"""A run from Python, after one from the command line: its result, and the other verbs on it.
 
-It comes before the tests that bless another model in that folder.
+It precedes the tests that bless another model in that folder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tfx_estimator.pipeline.report.source import find_runs
 pytestmark = pytest.mark.e2e
 
 
-def test_a_run_of_python_is_one_of_the_command_line(digits_run: Finished) -> None:
-    environment, said = dict(os.environ), io.StringIO()
-    with contextlib.redirect_stderr(said):
+def test_a_run_from_python_is_like_one_from_the_command_line(digits_run: Finished) -> None:
+    environment, stderr = dict(os.environ), io.StringIO()
+    with contextlib.redirect_stderr(stderr):
         result = tfx_estimator.run("digits", digits_run.workdir.path, dry_run=False)
     assert dict(os.environ) == environment
     before = digits_run.summary
-    # All is cached: it is the same training.
+    # All components are cached: it is the same training.
     assert {each.node: each.state for each in result.components if each.state != "cached"} == {
         "BaselineResolver": "resolved"
     }
@@ -39,7 +39,7 @@ def test_a_run_of_python_is_one_of_the_command_line(digits_run: Finished) -> Non
         f"{result.logs}/report.html",
     )
     assert Path(result.summary["model"], "saved_model.pb").is_file()
-    assert f"accuracy      {before['accuracy']:.4f}" in said.getvalue()
+    assert f"accuracy      {before['accuracy']:.4f}" in stderr.getvalue()
     row = result.to_dataframe().iloc[0]
     assert (row["name"], row["accuracy"], row["blessed"]) == ("digits", before["accuracy"], True)
     loss = result.curves().query("metric == 'loss' and of == 'eval'")

@@ -1,4 +1,4 @@
-"""What a user gets for wrong input: an exit code and words, never a traceback."""
+"""Wrong input: an exit code and a message, never a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 @pytest.fixture(scope="module")
 def ingested(digits_run: Finished, forks) -> ForkedWorkdir:
-    """The folder of that run, for declarations of its name: what they have in common is done."""
+    """The folder of that run, for declarations of the same name: common components are cached."""
     return ForkedWorkdir(digits_run.workdir.path, forks)
 
 
@@ -38,29 +38,29 @@ def declare(tmp_path: Path):
 
 
 def test_a_wrong_declaration_ends_with_2_and_names_every_error(workdir, declare):
-    said = workdir.run(declare(data={"shard": 3}, trainer={"train_steps": -1, "global_batch_sise": 8}), code=2)
+    output = workdir.run(declare(data={"shard": 3}, trainer={"train_steps": -1, "global_batch_sise": 8}), code=2)
     for text in ("data.shard", "shards", "trainer.train_steps", "trainer.global_batch_sise", "global_batch_size"):
-        assert text in said
+        assert text in output
     assert not (workdir.path / "bad").exists()
 
 
 def test_an_unknown_data_set_ends_with_3(forked, declare):
-    said = forked.run(declare(data={"dataset": "mnits"}), code=3)
-    assert "mnits" in said
-    assert "mnist" in said
+    output = forked.run(declare(data={"dataset": "mnits"}), code=3)
+    assert "mnits" in output
+    assert "mnist" in output
 
 
-def test_a_file_that_turns_out_damaged_in_a_worker_is_named_and_leaves_no_artifact(forked, declare, tmp_path):
+def test_a_file_found_damaged_in_a_worker_is_named_and_leaves_no_artifact(forked, declare, tmp_path):
     folder = tmp_path / "cifar"
     folder.mkdir()
     records = np.zeros((40, 3073), np.uint8)
     (folder / "test_batch.bin").write_bytes(records.tobytes())
-    # In the second shard: the first is written by then. Neither length nor header tell.
+    # In the second shard, after the first is written. Neither length nor header shows the damage.
     records[33, 0] = 99
     (folder / "data_batch_1.bin").write_bytes(records.tobytes())
-    said = forked.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
-    assert "data_batch_1.bin: example 33 has the label 99" in said
-    # The executor was reached, and nothing after it.
+    output = forked.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
+    assert "data_batch_1.bin: example 33 has the label 99" in output
+    # The executor ran, and no component after it.
     assert forked.executions("bad") == {"TfdsExampleGen": {"FAILED": 1}}
     assert not list((forked.path / "bad" / "artifacts").glob("TfdsExampleGen/examples/*/Split-*/*"))
 
@@ -73,25 +73,25 @@ def test_a_truncated_idx_file_is_named_before_anything_starts(forked, declare, t
             struct.pack(">IIII", 0x803, 40, 28, 28) + bytes(40 * 784 - 9)
         )
         (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 40) + bytes(40))
-    said = forked.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
-    assert "train-images-idx3-ubyte" in said
+    output = forked.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
+    assert "train-images-idx3-ubyte" in output
     assert not (forked.path / "bad" / "artifacts").exists()
     left = forked.summary("bad")
     assert (left["state"], left["exit_code"], left["components"]) == ("failed", 3, [])
     assert left["error"]["type"] == "DamagedDataError"
 
 
-def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, declare, tmp_path):
-    # Five poolings of a 28x28 image leave nothing to pool.
+def test_a_network_that_does_not_fit_its_images_is_reported_with_the_log(ingested, declare, tmp_path):
+    # A 28x28 image is too small for five poolings.
     network = (
         "from tfx_estimator.model_fn.layers import PooledConv2D\nimport tensorflow as tf\n\ndef network(num_classes):\n"
     )
     network += "    return tf.keras.Sequential([PooledConv2D(8, 3) for _ in range(5)])\n"
     (tmp_path / "wrong.py").write_text(network)
-    said = ingested.run(declare("digits", trainer={"model": "wrong:network"}), "--report", code=5)
-    assert "task chief-0 failed: ValueError" in said
-    assert "Negative dimension size" in said
-    assert "chief-0.attempt-1.log" in said
+    output = ingested.run(declare("digits", trainer={"model": "wrong:network"}), "--report", code=5)
+    assert "task chief-0 failed: ValueError" in output
+    assert "Negative dimension size" in output
+    assert "chief-0.attempt-1.log" in output
     left = ingested.summary("digits")
     assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 5, "TaskFailedError")
     assert "Negative dimension size" in left["error"]["what"]
@@ -101,8 +101,8 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     assert left["examples"] == {"train": 1438, "eval": 359}
     assert left["model_run"] is left["blessed"] is None
     assert (Path(left["training_folder"]) / "logs" / "chief-0.attempt-1.log").exists()
-    # Its report has the error, and all that was made before it.
-    (report,) = (line.split()[1] for line in said.splitlines() if line.startswith("report "))
+    # Its report has the error, and the outputs before it.
+    (report,) = (line.split()[1] for line in output.splitlines() if line.startswith("report "))
     page = Path(report).read_text()
     assert "TaskFailedError, exit code 5" in page
     assert "digits 1.0.0: 10 classes" in page
@@ -110,18 +110,19 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     assert "could not be made" not in page
 
 
-def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare, tmp_path):
+def test_a_mistake_in_a_preprocessing_fn_is_reported_with_its_line(ingested, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    raise ValueError('my own mistake')\n")
-    said = ingested.run(declare("digits", transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
-    assert "component Transform failed in your code: ValueError: my own mistake" in said
-    assert f'File "{tmp_path}/own.py", line 2' in said
+    output = ingested.run(declare("digits", transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    assert "component Transform failed in your code: ValueError: my own mistake" in output
+    assert f'File "{tmp_path}/own.py", line 2' in output
 
 
-def test_a_preprocessing_fn_that_ends_the_process_is_named_before_any_data_is_read(forked, declare, tmp_path):
+def test_a_preprocessing_fn_that_exits_is_named_before_any_data_is_read(forked, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    import os; os._exit(1)\n")
-    said = forked.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4, dry_run=True)
-    assert "(own:preprocessing_fn on made-up images of 28x28x1) ended, with exit code 1; your code was at work" in said
-    assert f'File "{tmp_path}/own.py", line 2' in said
+    name = "own:preprocessing_fn"
+    output = forked.run(declare(transform={"preprocessing_fn": name}), code=4, dry_run=True)
+    assert f"({name} on made-up images of 28x28x1) ended, with exit code 1; your code was at work" in output
+    assert f'File "{tmp_path}/own.py", line 2' in output
     left = forked.summary("bad")
     assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")
     assert forked.states("bad") == {}

@@ -1,4 +1,4 @@
-"""The whole MNIST through a job server of Beam's with two worker processes: they write what direct writes."""
+"""The whole MNIST on a Beam job server with two worker processes: the outputs equal the direct runner's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
 SHORT = ("--set", "trainer.train_steps=50", "--set", "evaluator.min_accuracy=0", "--set", "data.shards=8")
 
-# Beam's own job service gives each job one worker.
+# Beam's job service gives each job one worker.
 JOB_SERVICE = """
 import signal, sys
 from apache_beam.runners.portability import local_job_service
@@ -60,7 +60,7 @@ def direct(tmp_path_factory: pytest.TempPathFactory, real_data_dir: str) -> Work
 
 @contextlib.contextmanager
 def server(program: str) -> Iterator[tuple[int, psutil.Process]]:
-    """A server of Beam's: its port and process; it starts `python` by that name."""
+    """A Beam server: its port and process; it starts `python` by that name."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}
@@ -73,14 +73,14 @@ def server(program: str) -> Iterator[tuple[int, psutil.Process]]:
 
 
 def digests(workdir: Workdir, *of: str) -> dict[str, str]:
-    """Hashes of a component's files, by their paths without the execution's number."""
+    """Returns hashes of a component's files, by their paths without the execution's number."""
     (folder,) = (workdir.path / "mnist" / "artifacts").joinpath(*of).iterdir()
     files = {path for path in folder.rglob("*") if path.is_file()}
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def statistics(workdir: Workdir) -> dict[str, Any]:
-    """Statistics by split, as plain values by the path of the field."""
+    """Returns statistics by split, as plain values by the path of the field."""
     import tensorflow_data_validation as tfdv
     from google.protobuf import json_format
 
@@ -99,14 +99,14 @@ def statistics(workdir: Workdir) -> dict[str, Any]:
     }
 
 
-def compare(there: Workdir, direct: Workdir) -> None:
-    examples = digests(there, "TfdsExampleGen", "examples")
+def compare(remote: Workdir, direct: Workdir) -> None:
+    examples = digests(remote, "TfdsExampleGen", "examples")
     assert len(examples) == 16
     assert examples == digests(direct, "TfdsExampleGen", "examples")
-    found, expected = statistics(there), statistics(direct)
+    found, expected = statistics(remote), statistics(direct)
     assert set(found) == {"Split-train", "Split-eval"}
     for split, values in found.items():
-        # Quantiles too are the same. These two are sums of batches whose sizes Beam takes from the time that each took:
+        # Quantiles too are equal. These two are sums of batches whose sizes Beam derives from the time of each batch:
         # their last digit differs between two runs of one engine as well.
         summed = {path for path in values if path.endswith((".mean", ".stdDev"))}
         assert len(summed) >= 2
@@ -115,13 +115,13 @@ def compare(there: Workdir, direct: Workdir) -> None:
             path: pytest.approx(each, rel=1e-12) if path in summed else each for path, each in expected[split].items()
         }
         assert values == wanted
-    # So few images are near enough to a border that the last digits of the weights move them over it.
-    accuracies = [each.summary("mnist")["accuracy"] for each in (there, direct)]
+    # The last digits of the weights change the class of so few images.
+    accuracies = [each.summary("mnist")["accuracy"] for each in (remote, direct)]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.002)
-    assert there.summary("mnist")["evaluated"] == 10_000
+    assert remote.summary("mnist")["evaluated"] == 10_000
 
 
-def test_a_job_server_with_a_worker_pool_writes_the_same(workdir, direct, real_data_dir):
+def test_a_job_server_with_a_worker_pool_has_equal_outputs(workdir, direct, real_data_dir):
     with server(JOB_SERVICE) as (jobs, _), server(WORKER_POOL) as (pool, process):
         fields = {
             "runner": "portable",
@@ -133,12 +133,12 @@ def test_a_job_server_with_a_worker_pool_writes_the_same(workdir, direct, real_d
         seen: set[int] = set()
         with _watching(process, seen):
             workdir.run("mnist", *SHORT, *engine, "--set", f"data.data_dir={real_data_dir}", seconds=600)
-    # Two a component of Beam's: ingest, statistics, transform, evaluation.
+    # Two per Beam component: ingest, statistics, transform, evaluation.
     assert len(seen) >= 8
     compare(workdir, direct)
 
 
-def test_predictions_of_two_workers_are_those_of_this_process(digits_run, served_digits, tmp_path):
+def test_predictions_of_two_workers_equal_those_of_this_process(digits_run, served_digits, tmp_path):
     images = tmp_path / "images"
     images.mkdir()
     for number, image in enumerate(served_digits["images"]):
@@ -165,12 +165,12 @@ def test_predictions_of_two_workers_are_those_of_this_process(digits_run, served
         (tmp_path / "engine.yaml").write_text(yaml.safe_dump(declared))
         seen: set[int] = set()
         with _watching(process, seen):
-            there = predict("there.csv", "--beam", str(tmp_path / "engine.yaml"))
+            remote = predict("there.csv", "--beam", str(tmp_path / "engine.yaml"))
     assert len(seen) >= 2
-    here = predict("here.csv")
-    assert len(there) == 2 * 359
-    assert [(row["file"], row["class"]) for row in there] == [(row["file"], row["class"]) for row in here]
-    for one, other in zip(there, here, strict=True):
+    local = predict("here.csv")
+    assert len(remote) == 2 * 359
+    assert [(row["file"], row["class"]) for row in remote] == [(row["file"], row["class"]) for row in local]
+    for one, other in zip(remote, local, strict=True):
         assert float(one["score_3"]) == pytest.approx(float(other["score_3"]), abs=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What is blessed, compared with what was blessed before."""
+"""Blessing of models, compared with the last blessed one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse
     workdir, good = digits_run.workdir, digits_run.summary
     assert good["blessed"] is True
 
-    # One of the Keras path, with the Estimator's.
+    # A model of the Keras path, compared with the Estimator's.
     worse = ("--set", "trainer.path=keras", "--set", "trainer.train_steps=5")
-    said = workdir.run("digits", *quick, *worse, "--require-blessing", "--json", code=7)
-    bad, end = json.JSONDecoder().raw_decode(said)
-    said = said[end:]
+    printed = workdir.run("digits", *quick, *worse, "--require-blessing", "--json", code=7)
+    bad, end = json.JSONDecoder().raw_decode(printed)
+    printed = printed[end:]
     assert bad == {**workdir.summary("digits"), "seconds": bad["seconds"]}
     assert (bad["state"], bad["exit_code"], bad["error"]["type"]) == ("failed", 7, "NotBlessedError")
     assert bad["metrics"]["sparse_categorical_accuracy"] == bad["accuracy"]
@@ -29,11 +29,11 @@ def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse
     (reason,) = bad["reasons"]
     change = bad["accuracy"] - good["accuracy"]
     assert reason == f"accuracy changed by {change:+.4f} against the latest blessed model, allowed is -0.0100"
-    assert f"blessed       no: {reason}\n" in said
-    assert f"tfx-estimator: the model is not blessed: {reason}\n  expected: " in said
+    assert f"blessed       no: {reason}\n" in printed
+    assert f"tfx-estimator: the model is not blessed: {reason}\n  expected: " in printed
     assert [str(path) for path in (workdir.path / "digits" / "serving").iterdir()] == [good["pushed"]]
 
-    # Nor is a model of other images compared with that one.
+    # A model of other images is not compared with that one.
     workdir.run("digits", *quick, "--set", "trainer.train_steps=60", "--set", "data.image_size=[32, 32]")
     assert workdir.summary("digits")["blessed"] is True
     assert len(list((workdir.path / "digits" / "serving").iterdir())) == 2
@@ -51,7 +51,7 @@ def test_each_path_s_model_is_compared_with_the_blessed_one_of_another(workdir, 
     assert good["blessed"] is True
     assert good["reasons"] == []
 
-    # As good: the same seed, and the same order of examples.
+    # Equally good: the same seed, and the same order of examples.
     workdir.run("digits", *quick, "--set", f"trainer.path={candidate}")
     equal = workdir.summary("digits")
     assert equal["blessed"] is True

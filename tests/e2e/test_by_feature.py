@@ -1,4 +1,4 @@
-"""The examples of techniques, each run to its end."""
+"""The examples of techniques, run completely."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.examples import EXAMPLES, copy_example
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
 
-# What the results say of a technique.
-SAID = {
+# Lines about a technique in the results.
+LINES = {
     "evaluation": "by ink x label",
     "tune": "tuned         augment ",
     "pipeline_parallel": "2 stages, 8 microbatches: bubble 0.",
@@ -29,7 +29,7 @@ _SUM = "CollectiveReduceV2"
 
 
 def _accumulates(run: Path) -> None:
-    # Each of four parts goes through the network, and their gradients are sent once.
+    # Each of four parts passes through the network, and their gradients are sent once.
     counts = count_operations(run)
     assert sum(count for (_, kind), count in counts.items() if kind == "Conv2DBackpropFilter") == 4 * STEPS
     assert _sums_of_gradients(counts) == STEPS
@@ -42,7 +42,7 @@ def _compresses(run: Path) -> None:
 
 
 def _averages(run: Path) -> None:
-    # In no step the gradients, but in each fourth all weights and their momentum.
+    # No gradients, but all weights and their momentum in each fourth step.
     counts = count_operations(run)
     assert _sums_of_gradients(counts) == 0
     in_turn = [count for (name, kind), count in counts.items() if kind == _SUM and name.startswith("cond")]
@@ -59,7 +59,7 @@ def _is_divided(run: Path) -> None:
 
 
 def _packs(run: Path) -> None:
-    # Of 64 KiB: all fit into one message otherwise.
+    # Messages of 64 KiB: otherwise all fit into one.
     assert sum(count for (op, _, _), count in read_graph(run).items() if op.startswith("CollectiveReduce")) > 1
 
 
@@ -70,7 +70,7 @@ def _computes_in_16_bits(run: Path) -> None:
 
 
 def _is_set(run: Path) -> None:
-    # As TensorFlow told when it was asked.
+    # As reported by TensorFlow.
     logs = read_logs(run)
     for line in ("intra-op threads: 1", "inter-op threads: 2", "oneDNN: on"):
         assert f"runtime: {line}\n" in logs
@@ -81,7 +81,7 @@ def _is_compiled(run: Path) -> None:
     assert "Compiled cluster using XLA" in read_logs(run)
 
 
-# What would not be so if the option had no effect.
+# Would fail if the option had no effect.
 EFFECTS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "gradient_accumulation": (_accumulates, PROFILED),
     "gradient-compression": (_compresses, ()),
@@ -92,7 +92,7 @@ EFFECTS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "runtime": (_is_set, ()),
     "xla": (_is_compiled, ()),
 }
-# What must have run before.
+# Examples that must run before.
 FIRST = {"warm_start": ["scaling"]}
 
 
@@ -103,13 +103,13 @@ def test_an_example_pushes_a_blessed_model(name, tmp_path):
     for other in FIRST.get(name, ()):
         workdir.run(f"{other}.yaml", cwd=folder)
     effect, options = EFFECTS.get(name, (None, ()))
-    said = workdir.run(f"{name}.yaml", *options, cwd=folder)
-    # An example of which nothing is told proves nothing.
-    assert name in {*SAID, *EFFECTS}
-    assert SAID.get(name, "") in said
+    output = workdir.run(f"{name}.yaml", *options, cwd=folder)
+    # Every example needs such a line or effect.
+    assert name in {*LINES, *EFFECTS}
+    assert LINES.get(name, "") in output
     if name == "pipeline_parallel":
-        # Of one stage after the other it would be a half; the ideal one is 0.11.
-        assert float(re.search(r"bubble (0\.\d+)", said)[1]) < 0.4
+        # One stage after another would be a half; the ideal is 0.11.
+        assert float(re.search(r"bubble (0\.\d+)", output)[1]) < 0.4
     results = workdir.summary(name.replace("_", "-"))
     assert results["blessed"] is True
     if effect is not None:

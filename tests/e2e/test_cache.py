@@ -1,4 +1,4 @@
-"""What runs again, and what does not: counted in ML Metadata over several runs."""
+"""Which components run again and which do not, counted in ML Metadata over several runs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
     assert workdir.summary("own-network")["pushed"] == first["pushed"]
 
     # A module that the model imports: TFX itself sees only the name of a dotted path.
-    # Nothing is kept of a failing model, and what came before is not done again.
+    # A failing model leaves no outputs, and the components before it do not run again.
     edit(folder / "layers.py", "return", "raise ValueError('no such layer')  # ")
-    said = workdir.run(declaration, code=5)
-    assert "ValueError: no such layer" in said
-    assert "layers.py" in said
+    output = workdir.run(declaration, code=5)
+    assert "ValueError: no such layer" in output
+    assert "layers.py" in output
     states = workdir.states("own-network")
     assert {node: states[node] for node in (*FIRST, "Transform")} == dict.fromkeys((*FIRST, "Transform"), "cached")
     assert states["Trainer"] == "failed"

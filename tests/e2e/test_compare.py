@@ -1,4 +1,4 @@
-"""A finished run and two trainings on its examples, compared as a user does it."""
+"""A finished run and two trainings on its examples, compared like by a user."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ trainer:
 """
 
 
-def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path: Path) -> None:
+def test_a_run_is_compared_with_two_paths(digits_run: Finished, forks, tmp_path: Path) -> None:
     output, workdir = tmp_path / "results", ForkedWorkdir(digits_run.workdir.path, forks)
     for name, path in (("digits", "estimator"), ("moved", "keras")):
         (tmp_path / f"{name}.yaml").write_text(TEXT.format(name=name, path=path))
     before = workdir.executions("digits")
     sources = [str(digits_run.logs), str(tmp_path / "digits.yaml"), str(tmp_path / "moved.yaml")]
     options = ["--output", str(output), "--json", "--require-equal", "0"]
-    said = workdir.call("compare", *sources, *options, code=8, seconds=500)
-    assert "points apart" in said.splitlines()[-3]
-    told = json.loads((output / "compare.json").read_text())
-    assert json.JSONDecoder().raw_decode(said[said.index("\n{\n") + 1 :])[0] == told
+    printed = workdir.call("compare", *sources, *options, code=8, seconds=500)
+    assert "points apart" in printed.splitlines()[-3]
+    report = json.loads((output / "compare.json").read_text())
+    assert json.JSONDecoder().raw_decode(printed[printed.index("\n{\n") + 1 :])[0] == report
 
-    names = list(told["candidates"])
+    names = list(report["candidates"])
     assert names == [f"digits {digits_run.logs.name}", "digits", "moved"]
-    run, *trained = (told["candidates"][name] for name in names)
-    # What the Evaluator measured.
-    assert told["examples"] == digits_run.summary["evaluated"]
+    run, *trained = (report["candidates"][name] for name in names)
+    # The Evaluator's metrics.
+    assert report["examples"] == digits_run.summary["evaluated"]
     assert run["accuracy"]["value"] == pytest.approx(digits_run.summary["accuracy"])
     assert run["loss"]["value"] == pytest.approx(digits_run.summary["loss"], rel=1e-3)
     # The same network, trained for fewer and smaller steps.
@@ -52,7 +52,7 @@ def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path:
         assert 1 < each["training"]["cpu_micros_per_example"] < 1e6
         assert each["training"]["peak_rss"] > 100 << 20
     # Both paths take the same steps.
-    assert told["pairs"]["digits"]["p"] < 0.05
+    assert report["pairs"]["digits"]["p"] < 0.05
     assert abs(trained[0]["accuracy"]["value"] - trained[1]["accuracy"]["value"]) < 0.01
 
     after = workdir.executions("digits")
@@ -68,18 +68,18 @@ def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path:
 def test_a_learning_rate_makes_a_difference_and_other_seeds_make_none(digits_run: Finished, forks, tmp_path: Path):
     workdir = ForkedWorkdir(digits_run.workdir.path, forks)
     rate, common = "trainer.optimizer.learning_rate", ["--set", "trainer.train_steps=200", "--repeat", "3"]
-    told = {}
+    report = {}
     for name, vary in (("rates", f"{rate}=0.02,0.002"), ("seeds", "trainer.seed=42,142")):
         output = tmp_path / name
         workdir.call("compare", "digits", "--vary", vary, *common, "--output", str(output), seconds=550)
-        told[name] = json.loads((output / "compare.json").read_text())
-    (found,), (none,) = (list(each["pairs"].values()) for each in told.values())
+        report[name] = json.loads((output / "compare.json").read_text())
+    (found,), (none,) = (list(each["pairs"].values()) for each in report.values())
     assert min(found["p"], found["seeds"]["corrected_loss_p"]) < 0.05
     assert min(none["p"], none["seeds"]["corrected_loss_p"]) > 0.05
-    assert told["seeds"]["conclusions"][0].startswith("No difference found between seed=142 and seed=42")
+    assert report["seeds"]["conclusions"][0].startswith("No difference found between seed=142 and seed=42")
     # The trainings of both comparisons under the declared seeds are the same.
     same = [
-        each["candidates"][base]["replicates"] for each, base in zip(told.values(), ("learning_rate=0.02", "seed=42"))
+        each["candidates"][base]["replicates"] for each, base in zip(report.values(), ("learning_rate=0.02", "seed=42"))
     ]
     assert [each["accuracy"] for each in same[0]] == [each["accuracy"] for each in same[1]]
     assert [each["seed"] for each in same[0]] == [42, 43, 44]

@@ -1,4 +1,4 @@
-"""An Estimator's run becomes a Keras one by the command line, and goes on."""
+"""Conversion of Estimator runs to Keras by the command line, and further training."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from tfx_estimator.pipeline.base.stack import stacks
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-def test_a_run_goes_on_in_keras_from_its_last_step(digits_run, forks, tmp_path):
+def test_a_run_continues_in_keras_from_its_last_step(digits_run, forks, tmp_path):
     workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
     shutil.copytree(digits_run.kept, workdir.path)
     pid = forks.start(["convert", str(workdir.path / "digits"), "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
-    assert "compared      359 evaluation examples: 0 with another class" in forks.said
+    assert forks.wait(pid) == 0, forks.output
+    assert "compared      359 evaluation examples: 0 with another class" in forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert set(proof["logits"]) == {"estimator", "exported model"}
     assert max(proof["next_step"].values()) <= 1e-6
-    step, goes_on = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
-    assert f"continue by   tfx-estimator run {goes_on}" in forks.said
+    step, declaration = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
+    assert f"continue by   tfx-estimator run {declaration}" in forks.output
     assert yaml.safe_load((converted / "new.yaml").read_text())["trainer"]["train_steps"] == 2 * step == 1200
-    workdir.run(goes_on, "--set", "trainer.train_steps=640")
+    workdir.run(declaration, "--set", "trainer.train_steps=640")
     training = workdir.summary("digits")["training"]
     assert (training["first_step"], training["last_step"]) == (step, 640)
     page = tmp_path / "report.html"
     pid = forks.start(["report", str(workdir.path / "digits"), "--output", str(page)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     assert 'id="conversion"' in page.read_text()
-    assert "raise trainer.train_steps" in workdir.run(goes_on, "--set", f"trainer.train_steps={step}", code=2)
+    assert "raise trainer.train_steps" in workdir.run(declaration, "--set", f"trainer.train_steps={step}", code=2)
 
 
-def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, tmp_path):
+def test_a_foreign_model_dir_is_converted_with_the_data_of_a_run(digits_run, tmp_path):
     from tfx_estimator.pipeline.convert.source import find
 
     home = str(digits_run.kept / "digits")
@@ -58,7 +58,7 @@ def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, t
     assert not other.model
 
 
-def test_a_model_dir_that_no_run_has_made_is_converted_by_a_declaration(forks, tmp_path, monkeypatch):
+def test_a_model_dir_without_a_run_is_converted_by_a_declaration(forks, tmp_path, monkeypatch):
     import tensorflow as tf
 
     from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
@@ -78,11 +78,11 @@ def test_a_model_dir_that_no_run_has_made_is_converted_by_a_declaration(forks, t
         ["convert", str(tmp_path / "model_dir"), "--network", "keras_cnn:network"],
     )
     pid = forks.start([*words, "--output", str(converted)])
-    assert forks.wait(pid) == 2, forks.said
-    assert "is a checkpoint, which contains neither its network nor its data" in forks.said
+    assert forks.wait(pid) == 2, forks.output
+    assert "is a checkpoint, which contains neither its network nor its data" in forks.output
     declared = ["--declaration", str(example / "own-model-fn.yaml")]
     pid = forks.start([*words, *declared, "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert max(proof["logits"].values()) <= 1e-6
@@ -102,7 +102,7 @@ def test_a_model_dir_that_no_run_has_made_is_converted_by_a_declaration(forks, t
     ("optimizer", "rate"),
     [("sgd", 0.05), ("momentum", 0.02), ("adam", 0.001), ("rmsprop", 0.001), ("adagrad", 0.05), ("ftrl", 0.05)],
 )
-def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data_dir, optimizer, rate):
+def test_real_mnist_ends_in_keras_like_in_the_estimator(forks, tmp_path, real_data_dir, optimizer, rate):
     workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
     chosen = f"{{name: {optimizer}, learning_rate: {rate}, schedule: constant}}"
 
@@ -113,24 +113,24 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
     run(*_steps(100))
     home, keras3 = str(workdir.path / "mnist"), tmp_path / "keras 3"
     pid = forks.start(["convert", home, "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     if HERE.has_keras_3:
         pid = forks.start(["convert", home, "--to", "keras3", "--output", str(keras3)])
-        assert forks.wait(pid) == 0, forks.said
+        assert forks.wait(pid) == 0, forks.output
         _write_batches(home, 100, keras3 / "batches.npz")
     run(*_steps(200))
     stayed = workdir.summary("mnist")
     assert stayed["training"]["first_step"] == 100
     before = read_weights(stayed["model_run"])
     if HERE.has_keras_3:
-        there, exact = (_trained_in_keras_3(keras3, by) for by in ("loop", "float64"))
-        apart_there, rounding, rounding_there = _apart(before, there), _apart(before, exact), _apart(there, exact)
-        print(f"{optimizer} in Keras 3: {apart_there:.1e} apart; from float64 {rounding:.1e} and {rounding_there:.1e}")
-        # Of two values that are all but equal, rounding decides which is the maximum, and some optimizers divide by
-        # what follows: then Keras 3 must end as near to exact arithmetic as the Estimator did.
-        assert apart_there <= 1e-5 or rounding_there <= 1.1 * rounding
-    begins = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
-    run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(200))
+        keras, exact = (_trained_in_keras_3(keras3, by) for by in ("loop", "float64"))
+        apart_keras, rounding, rounding_keras = _apart(before, keras), _apart(before, exact), _apart(keras, exact)
+        print(f"{optimizer} in Keras 3: {apart_keras:.1e} apart; from float64 {rounding:.1e} and {rounding_keras:.1e}")
+        # Rounding decides which of two nearly equal values is the maximum, and some optimizers divide by the gradient:
+        # then Keras 3 must end as close to exact arithmetic as the Estimator.
+        assert apart_keras <= 1e-5 or rounding_keras <= 1.1 * rounding
+    warm_start = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
+    run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={warm_start}", *_steps(200))
     moved = workdir.summary("mnist")
     assert (moved["training"]["first_step"], moved["training"]["last_step"]) == (100, 200)
     after = read_weights(moved["model_run"])
@@ -155,7 +155,7 @@ MODEL_FNS = {
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MODEL_FNS)
-def test_a_model_fn_in_the_manner_of_tensorflow_goes_on(forks, tmp_path, name):
+def test_a_model_fn_like_tensorflows_continues(forks, tmp_path, name):
     params, compared, chance = MODEL_FNS[name]
     user = ROOT / "tests" / "pipeline" / "convert" / "user"
     for path in (user / f"{name}.py", ROOT / "examples" / "multi-worker-tutorial" / "tutorial.py"):
@@ -167,7 +167,7 @@ def test_a_model_fn_in_the_manner_of_tensorflow_goes_on(forks, tmp_path, name):
     workdir.run(str(tmp_path / "old.yaml"))
     words = ["convert", str(workdir.path / "old"), "--declaration", str(tmp_path / "old.yaml")]
     pid = forks.start([*words, "--network", f"{name}:network", "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["compared"], proof["chance"]) == (compared, chance)
     assert max(proof["logits"].values()) <= 1e-6
@@ -182,7 +182,7 @@ def test_a_model_fn_in_the_manner_of_tensorflow_goes_on(forks, tmp_path, name):
 
 
 def _areas(artifacts: Path, model: Path) -> tuple[float, float]:
-    """The area under the curve, of each class against the others, of the exported model and of Keras's."""
+    """Returns the area under the curve of each class against the others, of the exported and the Keras model."""
     import tensorflow as tf
     import tensorflow_transform as tft
 
@@ -204,7 +204,7 @@ def _areas(artifacts: Path, model: Path) -> tuple[float, float]:
 
 
 def _write_batches(home: str, count: int, file: Path) -> None:
-    """Writes the batches of the steps that come after those of a run's training."""
+    """Writes the batches of the steps after a run's training."""
     from tfx.components.trainer.fn_args_utils import FnArgs
 
     from tfx_estimator.components.trainer.declared_input import declared_input
@@ -225,11 +225,11 @@ def _write_batches(home: str, count: int, file: Path) -> None:
 
 
 def _trained_in_keras_3(converted: Path, by: str) -> dict[str, np.ndarray]:
-    """Trains the written source on in Keras 3, and returns the weights that it ends with by the Estimator's names."""
-    told = json.dumps(["train", str(converted), str(converted / "batches.npz"), by])
+    """Continues training the written source in Keras 3; returns the final weights by the Estimator's names."""
+    request = json.dumps(["train", str(converted), str(converted / "batches.npz"), by])
     program = ROOT / "tests" / "pipeline" / "convert" / "keras3_process.py"
     environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run([sys.executable, program], input=f"{told}\n", env=environment, text=True, check=True)
+    subprocess.run([sys.executable, program], input=f"{request}\n", env=environment, text=True, check=True)
     values = np.load(converted / f"{by}.npz")
     tensors = json.loads((converted / "mapping.json").read_text())["tensors"]
     return {each["tensor"]: values[each["place"]] for each in tensors if each["kind"] == "weight"}
@@ -275,12 +275,12 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
 
 
 @needs_keras_3
-def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
+def test_a_completed_run_is_converted_to_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
     converted, examples = tmp_path / "converted", digits_run.examples.with_name("Split-train")
     home = str(digits_run.kept / "digits")
     words = ["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)]
     pid = forks.start(words)
-    assert forks.wait(pid) == 0, forks.said
+    assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert proof["examples"] == 1438
@@ -289,7 +289,7 @@ def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, fork
     compile((converted / "training.py").read_text(), "training.py", "exec")
 
 
-# Trains what was kept, without this project.
+# Trains the kept graph without this project.
 KEPT = """\
 import glob, json, sys
 import numpy as np
@@ -314,15 +314,15 @@ print(json.dumps([before, model.evaluate(dataset, verbose=0), float(apart), "tfx
 """
 
 
-def test_the_exported_graph_of_a_run_trains_on_in_keras_alone(digits_run, forks, tmp_path):
+def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_run, forks, tmp_path):
     kept, home = tmp_path / "kept", str(digits_run.kept / "digits")
     pid = forks.start(["convert", home, "--keep-graph", "--output", str(kept)])
-    assert forks.wait(pid) == 0, forks.said
-    assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.said
+    assert forks.wait(pid) == 0, forks.output
+    assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.output
     proof = json.loads((kept / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert max(proof["answers"], *proof["kept"].values()) <= 1e-6
-    # Of the examples that it was trained with, nothing is left to learn.
+    # Trains on the eval split: on the training examples the loss is already minimal.
     command = [sys.executable, "-c", KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")]
     environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"} if HERE.has_keras_3 else None
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -334,7 +334,7 @@ def test_the_exported_graph_of_a_run_trains_on_in_keras_alone(digits_run, forks,
     assert not ours
 
 
-def test_options_of_another_conversion_are_refused_beside_a_kept_graph(digits_run, tmp_path, capsys):
+def test_options_of_another_conversion_are_refused_for_a_kept_graph(digits_run, tmp_path, capsys):
     from tfx_estimator.__main__ import main
 
     words = ["convert", str(digits_run.kept / "digits"), "--output", str(tmp_path / "kept")]

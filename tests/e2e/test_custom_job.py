@@ -1,4 +1,4 @@
-"""A custom job of Vertex AI, its replicas started here with what Vertex AI tells them."""
+"""A custom job of Vertex AI, whose replicas start here with the environment of Vertex AI."""
 
 from __future__ import annotations
 
@@ -50,10 +50,8 @@ def _artifacts(run: Finished) -> dict[str, list[Any]]:
     ],
     ids=["alone", "2-workers", "3-workers", "2-workers-and-an-evaluator", "2-workers-and-a-server"],
 )
-def test_the_replicas_train_one_model_and_what_they_measured_comes_back(
-    digits_run, tmp_path, monkeypatch, distribution, replicas
-):
-    # A batch that three workers can share, and a checkpoint for an evaluator before the end.
+def test_the_replicas_train_one_model_and_return_its_metrics(digits_run, tmp_path, monkeypatch, distribution, replicas):
+    # A batch divisible by three workers, and a checkpoint for an evaluator before the end.
     steps = ("trainer.train_steps=40", "trainer.save_checkpoints_steps=20", "trainer.global_batch_size=96")
     overrides = (*steps, f"trainer.distribution={distribution}")
     model, model_run = _train(digits_run, tmp_path, monkeypatch, *overrides)
@@ -94,7 +92,7 @@ def _train(digits_run: Finished, folder: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def _kill(pool: int, training: Path, killed: threading.Event) -> None:
-    """Kills a replica once the training has come to a checkpoint."""
+    """Kills a replica after a checkpoint."""
     while not killed.wait(0.05):
         if list(training.glob("*/model.ckpt-[1-9]*.index")):
             for process in psutil.Process().children(recursive=True):
@@ -106,7 +104,7 @@ def _kill(pool: int, training: Path, killed: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("pool", [0, 1], ids=["chief", "worker"])
-def test_a_killed_replica_costs_a_restart_and_no_step(digits_run, tmp_path, monkeypatch, pool):
+def test_a_killed_replica_causes_a_restart_and_loses_no_step(digits_run, tmp_path, monkeypatch, pool):
     killed = threading.Event()
     killer = threading.Thread(target=_kill, args=(pool, tmp_path / "home" / "training", killed))
     killer.start()

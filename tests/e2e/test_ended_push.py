@@ -1,4 +1,4 @@
-"""Whole runs that are ended while they publish: what is served loads at every moment, and the next run ends right."""
+"""Whole runs that end while they publish: the served model always loads, and the next run completes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def forks(forks: Forks) -> Forks:
 
 
 class Pushes:
-    """Runs of the digits, of which all but the Pusher is cached."""
+    """Runs of the digits with all components but the Pusher cached."""
 
     def __init__(self, folder: Path, digits_run: Finished, forks: Forks) -> None:
         self._model, self._folder, self.forks = Path(digits_run.versions[0]), folder, forks
         self._workdir, self._count = digits_run.workdir, 0
 
     def arguments(self) -> list[str]:
-        """Those of a run that pushes into a folder that no other run has pushed into."""
+        """Returns the arguments of a run that pushes into a new folder."""
         self._count += 1
         self.base = self._folder / str(self._count)
         self.base.mkdir()
@@ -35,7 +35,7 @@ class Pushes:
         return ["run", "digits", "--no-report", *place]
 
     def check(self, *, pushed: bool) -> None:
-        """Each version is the whole model; if it was pushed there is one, and nothing else."""
+        """Checks that each version is the whole model; after a push there is exactly one, and no other file."""
         versions = [path for path in self.base.iterdir() if path.name.isdigit()]
         for version in versions:
             assert _contents(version) == _contents(self._model)
@@ -45,19 +45,19 @@ class Pushes:
             assert self._workdir.summary("digits")["pushed"] == str(versions[0])
 
     def operations(self) -> list[Operation]:
-        """What a run does to files from the Pusher on, until ML Metadata knows of the push."""
+        """Returns a run's file operations from the Pusher's start until ML Metadata has the push."""
         found = self.forks.operations(self.arguments(), "Pusher", within=str(self._folder.parent))
         self.check(pushed=True)
-        # SQLite writes more or less each time.
+        # The number of SQLite's writes varies.
         known = [each for each in found if "metadata.sqlite" in each.text and each.call in ("fdatasync", "unlink")]
         return [each for each in found if str(self._folder) in each.text or "/Pusher/" in each.text] + known
 
     def end(self, operation: Operation, fault: str = "signal=KILL", code: int = -9) -> None:
-        """Ends a run at an operation; the next one ends right."""
+        """Ends a run at an operation; checks that the next one completes."""
         arguments = self.arguments()
         assert self.forks.disturbed(arguments, "Pusher", operation=operation, fault=fault) == code, operation
         self.check(pushed=False)
-        assert self.forks.call(arguments) == 0, self.forks.said
+        assert self.forks.call(arguments) == 0, self.forks.output
         self.check(pushed=True)
 
 
@@ -70,9 +70,9 @@ def pushes(tmp_path: Path, digits_run: Finished, forks: Forks) -> Pushes:
     return Pushes(tmp_path, digits_run, forks)
 
 
-def test_a_run_that_is_ended_while_it_pushes(pushes):
+def test_the_run_after_an_interrupted_push_completes(pushes):
     last = {operation.call: operation for operation in pushes.operations()}
-    # Half of the model; all of it, but no version; a version, and a draft; a version that ML Metadata does not know.
+    # Half of the model; the whole without a version; a version and a draft; a version missing in ML Metadata.
     for call in ("write", "rename", "unlinkat", "fdatasync"):
         pushes.end(last[call])
     pushes.end(last["fsync"], "signal=TERM", 143)
@@ -97,14 +97,14 @@ def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, digits_run, 
     home = digits_run.workdir.path / "digits"
 
     def arguments(seed: int) -> list[str]:
-        """Of another training each time, whose model is blessed in any case."""
+        """Returns the arguments of a new training whose model is always blessed."""
         values = ("trainer.train_steps=40", f"trainer.seed={seed}", "evaluator.min_accuracy=0.05")
         values = (*values, "evaluator.max_accuracy_drop=null", f"pusher.destination={base}")
         declared = [word for value in values for word in ("--set", value)]
         return ["run", "digits", *declared, "--workdir", str(digits_run.workdir.path)]
 
     def check(pushed: bool) -> None:
-        """What was served is as it was; what was pushed is the Trainer's whole model."""
+        """Checks that served versions are unchanged, and a pushed one is the Trainer's whole model."""
         new = [path for path in base.iterdir() if path.name not in served]
         assert all(_contents(base / name) == held for name, held in served.items())
         assert len(new) == pushed
@@ -116,7 +116,7 @@ def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, digits_run, 
 
     operations = forks.operations(arguments(1000), "Trainer", within=f"{home}/artifacts/Trainer")
     check(pushed=True)
-    # Each of them, with a training that is none: tests/faults/test_file_operations.py.
+    # tests/faults/test_file_operations.py covers each operation, with a fake training.
     calls = sorted({operation.call for operation in operations})
     assert "rename" in calls
     found = [[each for each in operations if each.call == call] for call in calls]
@@ -124,5 +124,5 @@ def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, digits_run, 
         declared = arguments(1001 + index)
         assert forks.disturbed(declared, "Trainer", operation=operation) == -9, operation
         check(pushed=False)
-        assert forks.call(declared) == 0, forks.said
+        assert forks.call(declared) == 0, forks.output
         check(pushed=True)

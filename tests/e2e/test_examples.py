@@ -34,7 +34,7 @@ def _run(name: str, tmp_path: Path) -> tuple[Path, Workdir]:
 
 
 @pytest.mark.long
-def test_own_model_fn_pushes_a_blessed_model_and_goes_on_with_keras(tmp_path):
+def test_own_model_fn_pushes_a_blessed_model_and_continues_with_keras(tmp_path):
     folder, workdir = _run("own-model-fn", tmp_path)
     training = workdir.summary("own-model-fn")["training"]
     assert (training["first_step"], training["last_step"]) == (300, 600)
@@ -81,19 +81,19 @@ def test_an_image_folder_is_trained_for_epochs_and_tested_on_a_third_split(tmp_p
 def test_a_compiled_keras_model_of_two_inputs_is_pushed(tmp_path):
     folder = copy_example("own-keras-model", tmp_path)
     workdir = Workdir(folder / "runs")
-    said = workdir.run("own-keras-model.yaml", cwd=folder)
-    assert "compiled:compiled returns a compiled model: it is trained by its own optimizer, " in said
+    output = workdir.run("own-keras-model.yaml", cwd=folder)
+    assert "compiled:compiled returns a compiled model: it is trained by its own optimizer, " in output
     assert workdir.summary("own-keras-model")["blessed"] is True
 
 
-@pytest.mark.long  # tests/data/sources has each of the cases without a pipeline
-def test_own_dataset_is_told_of_when_it_was_edited_and_named_when_it_is_damaged(tmp_path):
+@pytest.mark.long  # tests/data/sources covers these cases without a pipeline
+def test_an_edited_own_dataset_is_noted_and_a_damaged_one_named(tmp_path):
     folder, workdir = _run("own-dataset", tmp_path)
     edit(folder / "shapes.py", "190 * shapes", "180 * shapes")
-    said = workdir.run("own-dataset.yaml", cwd=folder)
-    assert "shapes:Shapes was edited since its data were prepared" in said
+    output = workdir.run("own-dataset.yaml", cwd=folder)
+    assert "shapes:Shapes was edited since its data were prepared" in output
     assert {state for node, state in workdir.states("own-dataset").items() if node != "BaselineResolver"} == {"cached"}
     (info,) = (folder / "prepared").rglob("dataset_info.json")
     info.write_bytes(info.read_bytes()[:-9])
-    said = workdir.run("own-dataset.yaml", cwd=folder, code=3)
-    assert f"damaged file {info}: it cannot be parsed" in said
+    output = workdir.run("own-dataset.yaml", cwd=folder, code=3)
+    assert f"damaged file {info}: it cannot be parsed" in output

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 class Rehearsal:
-    """A declaration's compiled file, and what executing it comes to."""
+    """A declaration's compiled file, and its executions."""
 
     def __init__(self, folder: Path, target: str = VERTEX) -> None:
         self.folder = folder
@@ -37,8 +37,8 @@ class Rehearsal:
         self.file = folder / f"compiled.{'json' if target == VERTEX else 'yaml'}"
 
     def compile(self, source: str, *overrides: str) -> None:
-        told = [word for each in (*COMMON, *OF_TARGET[self.target], *overrides) for word in ("--set", each)]
-        arguments = ["compile", source, "--target", self.target, "--output", str(self.file), "--force", *told]
+        options = [word for each in (*COMMON, *OF_TARGET[self.target], *overrides) for word in ("--set", each)]
+        arguments = ["compile", source, "--target", self.target, "--output", str(self.file), "--force", *options]
         assert main(arguments) == 0
 
     def start(self, *arguments: str) -> subprocess.Popen:
@@ -51,29 +51,29 @@ class Rehearsal:
         return self.finish(self.start(*arguments), code)
 
     def execute_forked(self, forks: Forks, *arguments: str, fresh: int = 1) -> dict[str, Any]:
-        """The same, its containers but so many forked: each is seconds shorter."""
+        """Executes with forked containers after the first `fresh` ones: each is seconds shorter."""
         pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments], "", fresh)
-        assert forks.wait(pid) == 0, forks.said
-        assert "Traceback" not in forks.said
-        return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
+        assert forks.wait(pid) == 0, forks.output
+        assert "Traceback" not in forks.output
+        return json.JSONDecoder().raw_decode(forks.output, forks.output.index("{"))[0]
 
     def finish(self, started: subprocess.Popen, code: int = 0) -> dict[str, Any]:
         try:
-            told, said = started.communicate(timeout=500)
+            stdout, stderr = started.communicate(timeout=500)
         finally:
             started.terminate()
             started.wait()
-        assert started.returncode == code, said
-        assert "Traceback" not in said
-        return json.loads(told)
+        assert started.returncode == code, stderr
+        assert "Traceback" not in stderr
+        return json.loads(stdout)
 
 
 def _states(results: dict[str, Any]) -> dict[str, str]:
     return {run["node"]: run["state"] for run in results["components"]}
 
 
-def _as_vertex_tells(root: Path) -> list[dict[str, Any]]:
-    """What an execution has made, as Vertex AI says it of a pipeline job."""
+def _as_vertex_describes(root: Path) -> list[dict[str, Any]]:
+    """Returns an execution's outputs in the form of a Vertex AI pipeline job."""
     details: list[dict[str, Any]] = []
     for path in sorted(root.rglob("executions/*.json")):
         record = json.loads(path.read_text())
@@ -81,14 +81,14 @@ def _as_vertex_tells(root: Path) -> list[dict[str, Any]]:
             key: {
                 "artifacts": [
                     {
-                        "name": made["name"],
-                        "uri": made["uri"],
-                        "schema_title": yaml.safe_load(made["type"]["instanceSchema"])["title"],
-                        "metadata": made["metadata"],
+                        "name": artifact["name"],
+                        "uri": artifact["uri"],
+                        "schema_title": yaml.safe_load(artifact["type"]["instanceSchema"])["title"],
+                        "metadata": artifact["metadata"],
                     }
                 ]
             }
-            for key, made in record["outputs"].items()
+            for key, artifact in record["outputs"].items()
         }
         details.append({"task_name": record["task"], "state": "SUCCEEDED", "outputs": outputs})
     return [*details, {"task_name": "BaselineResolver-model-resolver", "state": "SUCCEEDED"}]
@@ -112,10 +112,10 @@ def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, for
     assert Path(results["pushed"]).parent == home / "serving"
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
     assert Path(results["model_run"]).is_relative_to(home / "artifacts" / "local" / "digits-1")
-    # What is done is no folder to go on from.
+    # A completed training leaves only the note of its move.
     assert {path.suffix for path in (home / "training").iterdir()} == {".moved"}
-    # What the service says of the same artifacts is the same table, for who has submitted it.
-    details = _as_vertex_tells(rehearsal.root)
+    # `submit --attach` shows the same table from the service's description of the same artifacts.
+    details = _as_vertex_describes(rehearsal.root)
     job = "projects/a/locations/b/pipelineJobs/c"
     with PipelineService(["PIPELINE_STATE_SUCCEEDED"], details=details) as service:
         service.jobs[job] = PipelineJob(name=job)
@@ -129,7 +129,7 @@ def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, for
         assert f"pushed model  {results['pushed']}" in shown
         assert "logs          https://console.cloud.google.com/vertex-ai/" in shown
         assert "elapsed       1 h 02 min" in shown
-        # Who may not read the bucket sees what the service itself tells.
+        # Without access to the bucket, the table has the service's own information.
         (evaluation,) = [each["outputs"]["evaluation"] for each in details if each["task_name"] == "Evaluator"]
         evaluation["artifacts"][0]["uri"] = str(tmp_path / "elsewhere")
         assert main(["submit", "--attach", job]) == 0
@@ -149,7 +149,7 @@ def test_without_resolvers_the_second_model_is_compared_with_the_first_one(forks
     rehearsal.compile("digits", *few)
     first = rehearsal.execute_forked(forks, "--require-blessing", fresh=0)
     assert "sparse_categorical_accuracy_diff" not in first["metrics"]
-    # It knows less: good enough by itself, and worse than the first one.
+    # It is trained less: above the minimum, and worse than the first one.
     rehearsal.compile("digits", *few, "trainer.train_steps=20")
     second = rehearsal.execute_forked(forks, fresh=0)
     assert _ran(second) == {"BaselineFinder", "Trainer", "Evaluator", "Pusher"}
@@ -157,28 +157,28 @@ def test_without_resolvers_the_second_model_is_compared_with_the_first_one(forks
     assert second["metrics"]["sparse_categorical_accuracy_diff"] == pytest.approx(lost, abs=1e-6)
     assert second["accuracy"] > 0.2
     assert (second["blessed"], second["pushed"]) == (False, None)
-    # What is found again is no other input.
+    # The same baseline is the same input.
     third = _states(rehearsal.execute_forked(forks, fresh=0))
     assert (third["BaselineFinder"], third["Evaluator"]) == ("ran", "cached")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("target", [VERTEX, KUBEFLOW])
-def test_what_was_done_is_cached(tmp_path, target):
+def test_a_second_execution_is_cached(tmp_path, target):
     rehearsal = Rehearsal(tmp_path, target)
     rehearsal.compile("digits")
     first, second = rehearsal.execute(), rehearsal.execute()
     again = _ran(second)
-    # TFX's own resolver finds the model that is the candidate: to the service that is another input.
+    # TFX's own resolver finds the candidate itself as the baseline: to the service, another input.
     assert again == ({"Evaluator", "Pusher"} if target == VERTEX else {"BaselineFinder"})
     assert second["accuracy"] == first["accuracy"]
     assert second["blessed"] is True
-    # Evaluated anew, Beam adds up in another order.
+    # In a new evaluation, Beam adds up in another order.
     assert second["metrics"] == pytest.approx(first["metrics"], rel=1e-6 if again else 0, abs=0)
     itself = "the latest blessed model is the candidate itself" if target == VERTEX else None
     assert (first["baseline_dropped"], second["baseline_dropped"]) == (None, itself)
     assert second["warnings"] == []
-    # It is there already.
+    # The version exists already.
     assert [str(path) for path in (rehearsal.root / "digits" / "serving").iterdir()] == [first["pushed"]]
     if target == VERTEX:
         assert {*_states(third := rehearsal.execute()).values()} == {"cached", "resolved"}
@@ -198,7 +198,7 @@ def test_a_tuning_is_executed_and_its_best_values_train_the_model(tmp_path, targ
     declared = json.loads((Path(results["model_run"]) / "declaration.json").read_text())
     assert declared["trainer"]["optimizer"]["learning_rate"] == 0.01
     assert results["accuracy"] > 0.8
-    # What a retry goes on from lies beside the jobs, and nobody claims it any more.
+    # The folder that a retry resumes from is next to the jobs, and no longer claimed.
     (folder,) = (rehearsal.root / "digits" / "tuning").iterdir()
     assert results["tuning"]["folder"] == str(folder)
     again = _states(rehearsal.execute())
@@ -228,7 +228,7 @@ def _wait_for_checkpoint(started: subprocess.Popen, training: Path, seconds: flo
 
 
 @pytest.mark.long
-def test_a_killed_trainer_is_tried_again_and_goes_on(tmp_path):
+def test_a_killed_trainer_is_retried_and_resumes(tmp_path):
     rehearsal = Rehearsal(tmp_path)
     rehearsal.compile("digits", "trainer.save_checkpoints_steps=100")
     started = rehearsal.start()
@@ -249,7 +249,7 @@ def test_a_killed_trainer_is_tried_again_and_goes_on(tmp_path):
 
 
 @pytest.mark.long
-def test_a_killed_execution_that_is_started_again_goes_on(tmp_path):
+def test_a_killed_execution_resumes_when_started_again(tmp_path):
     rehearsal = Rehearsal(tmp_path)
     rehearsal.compile("digits", "trainer.save_checkpoints_steps=100")
     started = rehearsal.start()
@@ -264,7 +264,7 @@ def test_a_killed_execution_that_is_started_again_goes_on(tmp_path):
         started.communicate()
     psutil.wait_procs(family, 20)
     results = rehearsal.execute("--require-blessing")
-    # In another job's folders: the training folder does not hang on it.
+    # In another job's folders: the training folder does not depend on the job.
     assert Path(results["model_run"]).is_relative_to(rehearsal.root / "digits" / "artifacts" / "local" / "digits-2")
     assert _ran(results) == {"Trainer", "Evaluator", "Pusher"}
     assert results["training"]["first_step"] >= 100
@@ -272,27 +272,27 @@ def test_a_killed_execution_that_is_started_again_goes_on(tmp_path):
 
 
 @pytest.mark.long
-def test_a_module_file_travels_and_an_edited_one_trains_anew(tmp_path):
+def test_a_module_file_is_packed_and_an_edited_one_trains_again(tmp_path):
     project = copy_example("module-file", tmp_path)
     rehearsal = Rehearsal(tmp_path / "compiled", KUBEFLOW)
     rehearsal.folder.mkdir()
-    told = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
-    compile_it = [sys.executable, "-m", "tfx_estimator", "compile", "module-file.yaml", "--target", KUBEFLOW, *told]
+    options = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
+    compile_it = [sys.executable, "-m", "tfx_estimator", "compile", "module-file.yaml", "--target", KUBEFLOW, *options]
 
-    def compile_anew() -> None:
-        # In a process of its own: modules of these names are other tests', too.
+    def recompile() -> None:
+        # In its own process: other tests have modules of the same names.
         command = [*compile_it, "--output", str(rehearsal.file), "--force"]
         subprocess.run(command, cwd=project, check=True, capture_output=True, timeout=120)
 
-    compile_anew()
+    recompile()
     first = rehearsal.execute()
     assert {*_states(first).values()} == {"ran"}
     edit(project / "my_trainer.py", "0.01", "0.02")
-    compile_anew()
-    # Nothing is imported but what has travelled.
+    recompile()
+    # Only the packed modules can be imported.
     shutil.rmtree(project)
     again = rehearsal.execute()
-    # Of a preprocessing_fn that analyzes nothing TFX leaves no cache of analyses, which a rehearsal looks for.
+    # Without analyzers, TFX writes no analyzer cache, which a rehearsal looks for.
     assert _ran(again) - {"Transform"} == {"Trainer", "Evaluator", "Pusher"}
     assert again["pushed"] != first["pushed"]
 
@@ -315,7 +315,7 @@ def mine(num_classes):
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_the_whole_mnist_is_as_accurate_as_on_the_local_runner(workdir, tmp_path, real_data_dir, monkeypatch):
-    # Where a step looks by default: the compiled file names no place of this machine.
+    # The default folder of a step: the compiled file names no folder of this machine.
     monkeypatch.setenv("TFDS_DATA_DIR", real_data_dir)
     (declaration := tmp_path / "mine.yaml").write_text(MNIST)
     (tmp_path / "networks.py").write_text(MINE.format("mnist_cnn(num_classes)"))
@@ -327,7 +327,7 @@ def test_the_whole_mnist_is_as_accurate_as_on_the_local_runner(workdir, tmp_path
     assert results["examples"] == local["examples"] == {"train": 60_000, "eval": 10_000}
     assert results["accuracy"] == pytest.approx(local["accuracy"], abs=1e-4)
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    # All over again: the candidate is its own baseline to TFX's resolver, once.
+    # Again: TFX's resolver takes the candidate as its own baseline, once.
     assert _ran(rehearsal.execute()) == {"Evaluator", "Pusher"}
     assert _ran(rehearsal.execute()) == set()
     (tmp_path / "networks.py").write_text(MINE.format("tf.keras.Sequential([mnist_cnn(num_classes)])"))

@@ -1,4 +1,4 @@
-"""Runs that are ended from outside."""
+"""Runs ended by signals."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(400)]
 
-# So many that a signal after the first checkpoint meets training.
+# Enough steps that a signal after the first checkpoint arrives during training.
 LAST = 250
 DECLARED = (
     *("--set", f"trainer.train_steps={LAST}", "--set", "trainer.save_checkpoints_steps=50"),
     *("--set", "trainer.model=own:network", "--set", "evaluator.max_accuracy_drop=null", "--no-dry-run", "--no-report"),
 )
-# It leaves a daemon behind, in each process that calls it.
+# Leaves a daemon behind in each process that calls it.
 NETWORK = """
 import os
 
@@ -70,25 +70,25 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(
     workdir = digits_run.workdir
     (tmp_path / "own.py").write_text(NETWORK)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    # A training of its own, in the folder of all.
+    # Its own training, in the shared folder.
     declared = (*DECLARED, "--set", f"trainer.seed={int(number)}")
     run = _start(workdir, *declared)
     try:
         step = _wait_for_checkpoint(run, workdir.path / "digits" / "artifacts" / "Trainer" / "training")
         tasks = psutil.Process(run.pid).children(recursive=True)
         os.kill(run.pid, number)
-        said, _ = run.communicate(timeout=30)
+        output, _ = run.communicate(timeout=30)
     finally:
         run.kill()
         run.wait()
     assert run.returncode == code
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert tasks
     gone, alive = psutil.wait_procs(tasks, timeout=10)
     assert len(gone) == len(tasks), alive
     assert bool(list(temporary.iterdir())) is (number == signal.SIGKILL)
 
-    # Fewer steps than are done would be another training; so the same number. Whoever reads may leave meanwhile.
+    # The same number of steps: fewer would be another training. The reader may close the pipe meanwhile.
     assert workdir.run_unread("digits", *declared) == ""
     log = sorted((workdir.path / "digits" / "logs").glob("*/pipeline.log"))[-1].read_text()
     assert f"TensorBoard   tensorboard --logdir {workdir.path}" in log
@@ -102,7 +102,7 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(
     assert not list(temporary.iterdir())
 
 
-# The component, and what is printed when it begins.
+# The component, and the log line when it starts.
 PLACES = {
     "TfdsExampleGen": None,
     "StatisticsGen": " ImageSchemaGen ",
@@ -130,28 +130,28 @@ PLACES = {
     ],
     ids=["some", "all"],
 )
-def test_a_signal_ends_any_component_at_once_and_the_next_run_goes_on(workdir, temporary, cases):
-    for component, number in cases:  # those that have ended are cached
+def test_a_signal_ends_any_component_at_once_and_the_next_run_continues(workdir, temporary, cases):
+    for component, number in cases:  # completed ones are cached
         run = _start(workdir, "--set", "trainer.train_steps=50")
         try:
             _wait_for_component(run, workdir.path / "digits" / "artifacts", PLACES[component])
-            begun = time.monotonic()
+            start = time.monotonic()
             run.send_signal(number)
-            said, _ = run.communicate(timeout=30)
+            output, _ = run.communicate(timeout=30)
         finally:
             run.kill()
             run.wait()
-        # 2 on a machine that is not busy.
-        assert time.monotonic() - begun < 8
+        # 2 on an idle machine.
+        assert time.monotonic() - start < 8
         if number == signal.SIGKILL:
             assert run.returncode == -number
             assert list(temporary.iterdir())
             continue
-        assert run.returncode == 128 + number, said
+        assert run.returncode == 128 + number, output
         word = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
-        assert f"tfx-estimator: {word} in component {component}; the next run continues from there" in said
+        assert f"tfx-estimator: {word} in component {component}; the next run continues from there" in output
         assert workdir.states("digits")[component] == "interrupted"
-        assert "Traceback" not in said
+        assert "Traceback" not in output
         assert not list(temporary.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""The same command in each task of a cluster, as `srun tfx-estimator run …` starts it."""
+"""The same command in each task of a cluster, like with `srun tfx-estimator run …`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 def test_the_chief_runs_the_pipeline_and_the_others_train_with_it(digits_run: Finished, tmp_path):
     folder, workdir = copy_example("joined-cluster", tmp_path), digits_run.workdir
     (command,) = commands()["joined-cluster"]
-    # On the examples of that run: by the same name and in as many files.
+    # On the examples of that run: the same name and number of files.
     for each in ("name=digits", "data.shards=2", "evaluator.max_accuracy_drop=null"):
         command += ["--set", each]
     command += ["--workdir", str(workdir.path), "--no-report"]
@@ -30,12 +30,12 @@ def test_the_chief_runs_the_pipeline_and_the_others_train_with_it(digits_run: Fi
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        said, _ = run.communicate(timeout=200)
+        output, _ = run.communicate(timeout=200)
     finally:
         run.terminate()
         run.wait()
-    assert run.returncode == 0, said
-    assert "worker-0 has ended: steps 0 to 100" in said
+    assert run.returncode == 0, output
+    assert "worker-0 has ended: steps 0 to 100" in output
     results, states = workdir.summary("digits"), workdir.states("digits")
     assert (states["Transform"], states["Trainer"]) == ("cached", "ran")
     assert results["training"]["last_step"] == 100

@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines whose step Trainer trains in pods: by a real API server, as a pod reaches it."""
+"""Kubeflow Pipelines whose Trainer step trains in pods, through a real API server, reached like from a pod."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tfx_estimator.pipeline.platforms.training_jobs.manifest import pods_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
-# A pod's own folder of its account's, where no container is.
+# The folder of a pod's service account, outside of containers.
 AS_A_POD = """\
 mount -t tmpfs tmpfs /run
 mkdir -p /run/secrets/kubernetes.io/serviceaccount
@@ -47,12 +47,12 @@ def kind(request) -> Kind:
 
 @pytest.fixture
 def server(kind, tmp_path) -> Iterator[ApiServer]:
-    """An API server that lets a service account do what docs/kubeflow.md says that it needs, and no more."""
+    """An API server whose service account has exactly the permissions in docs/kubeflow.md."""
     (folder := tmp_path / "kubernetes").mkdir()
     with api_server(folder, roles=True) as found:
         (text,) = re.findall(r"```text\n(# trainer-role\.yaml\n.*?)```", (ROOT / "docs/kubeflow.md").read_text(), re.S)
         if kind is TF_JOB:
-            # As its comment says.
+            # According to its comment.
             text = text.replace("[trainer.kubeflow.org], resources: [trainjobs]", "[kubeflow.org], resources: [tfjobs]")
             text = re.sub(r".*trainingruntimes\], .*\n", "", text)
         for each in yaml.safe_load_all(text):
@@ -74,11 +74,11 @@ def secrets(server, tmp_path) -> Path:
 
 
 def _compile(folder: Path, kind: Kind) -> Path:
-    """Compiles a user's project, whose modules travel; the project goes."""
+    """Compiles a user's project with its modules, and removes the project."""
     text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=folder / "volume")
     project, file = write_project(folder / "project", text), folder / "compiled" / "digits.yaml"
     file.parent.mkdir()
-    told = (
+    options = (
         "deploy.pipeline_root=gs://a-bucket/pipelines",
         f"deploy.training_root={folder / 'volume' / 'trainings'}",
         "deploy.service_account=trainer",
@@ -86,35 +86,35 @@ def _compile(folder: Path, kind: Kind) -> Path:
         "deploy.tfjob.train=false",
         f"deploy.{kind.section}.train=true",
     )
-    command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*told)]
+    command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*options)]
     subprocess.run([*command, "--output", str(file)], cwd=project, check=True, capture_output=True, timeout=120)
     shutil.rmtree(project)
     return file
 
 
 class Execution:
-    """`tfx-estimator execute`, whose steps reach the cluster as its pods do; the bucket is a folder."""
+    """`tfx-estimator execute`, whose steps reach the cluster like its pods; the bucket is a folder."""
 
     def __init__(self, file: Path, server: ApiServer, secrets: Path) -> None:
-        self.root, self._log = secrets.parent / "bucket", secrets.parent / "said"
+        self.root, self._log = secrets.parent / "bucket", secrets.parent / "stderr"
         unshare = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
         start = [*unshare, "sh", "-ec", AS_A_POD, str(secrets)]
         own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         own |= {"HOME": str(secrets), "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
         own |= {"KUBERNETES_SERVICE_PORT": str(server.port)}
         if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-            # As in a changed root, where nothing can be mounted for a process alone: the account has a kubeconfig.
+            # Without private mounts, for example in a chroot: the account has a kubeconfig.
             text = server.kubeconfig.read_text().replace(TOKEN, ACCOUNT_TOKEN)
             (config := secrets / "config").write_text(text)
             start, own = [], {**own, "KUBECONFIG": str(config)}
         execute = [sys.executable, "-m", "tfx_estimator", "execute", str(file), "--root", str(self.root), "--json"]
-        with self._log.open("w") as said:
+        with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
                 [*start, *execute, "--require-blessing"],
                 cwd=secrets.parent,
                 env=own,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=stderr,
                 text=True,
             )
 
@@ -126,21 +126,21 @@ class Execution:
         self.process.wait()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         logs = sorted(self.root.glob("*/logs/*/*.log"))
         return "\n".join(path.read_text(errors="replace")[-4000:] for path in (self._log, *logs[-2:]))
 
     def until_step(self, step: int, training: Path) -> None:
         def is_done() -> bool:
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.output
             files = training.glob("*/logs/chief-0.*.progress.jsonl")
             events = [each for file in files for each in ProgressReader(str(file)).read()]
             return any(each["event"] is Event.STEP and each["step"] >= step for each in events)
 
-        wait_until(is_done, lambda: f"step {step}: {self.said}", 400, every=0.1)
+        wait_until(is_done, lambda: f"step {step}: {self.output}", 400, every=0.1)
 
     def kill_step(self) -> None:
-        """Ends the container of the Trainer, as a node that fails does."""
+        """Ends the container of the Trainer, like a failing node."""
         (step,) = [
             each
             for each in psutil.Process(self.process.pid).children(recursive=True)
@@ -149,13 +149,13 @@ class Execution:
         step.kill()
 
     def summary(self) -> dict:
-        told, _ = self.process.communicate(timeout=600)
-        assert self.process.returncode == 0, self.said
-        return json.loads(told)
+        stdout, _ = self.process.communicate(timeout=600)
+        assert self.process.returncode == 0, self.output
+        return json.loads(stdout)
 
 
-def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server, secrets, tmp_path, monkeypatch):
-    # Of who runs the tests, not of pods.
+def test_the_trainer_step_trains_in_pods_and_adopts_its_job_after_a_kill(kind, server, secrets, tmp_path, monkeypatch):
+    # It belongs to the user of the tests, not to pods.
     monkeypatch.delenv("KUBECONFIG", raising=False)
     (volume := tmp_path / "volume").mkdir()
     file, training = _compile(tmp_path, kind), volume / "trainings" / "digits-tfjob"
@@ -169,12 +169,12 @@ def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server,
             execution.until_step(60, training)
             execution.kill_step()
             results = execution.summary()
-        # The next try has taken over its job.
+        # The retry has adopted its job.
         tasks = ["chief-0", "worker-0"] if kind is TF_JOB else ["node-0-0", "node-0-1"]
         assert sorted(each.split("-", 3)[-1] for each in operator.started) == tasks
         plural = "tfjobs" if kind is TF_JOB else "trainingruntimes"
-        made = server.ask("GET", f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/{plural}")
-        (pods,) = ([{"kind": made["kind"].removesuffix("List"), **each}] for each in made["items"])
+        listed = server.ask("GET", f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/{plural}")
+        (pods,) = ([{"kind": listed["kind"].removesuffix("List"), **each}] for each in listed["items"])
     *_, (_, pod) = pods_of(pods).values()
     assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == ("trainer", IMAGE)
     assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == [str(volume)]
@@ -182,12 +182,12 @@ def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server,
     assert results["accuracy"] > 0.8
     assert results["blessed"] is True
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    # What is done lies with the other artifacts, and not in the volume; the bucket has no training folder.
+    # The completed training is with the other artifacts, not in the volume; the bucket has no training folder.
     assert {path.suffix for path in training.iterdir()} == {".moved"}
     assert list(Path(results["model_run"]).glob(f"model.ckpt-{STEPS}.index"))
     assert not (execution.root / "digits-tfjob" / "training").exists()
     with Execution(file, server, secrets) as execution:
         states = {each["node"]: each["state"] for each in execution.summary()["components"]}
-    # What it finds hangs on what was blessed since.
+    # Its result depends on the models blessed since.
     assert states.pop("BaselineFinder") == "ran"
     assert {*states.values()} == {"cached"}

@@ -1,4 +1,4 @@
-"""A folder of runs that was copied and run again, with other runs in the place where its artifacts were made."""
+"""A copied folder of runs, run again, with other runs in the folder of the originals."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.e2e.conftest import Finished, ForkedWorkdir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-# Tells whose model it is, wherever that is copied.
+# Identifies the model in any copy.
 MARK = "assets.extra/of"
 
 
 @pytest.fixture
 def copied(digits_run: Finished, forks, tmp_path) -> Iterator[ForkedWorkdir]:
-    """A copy of a folder whose models have got a mark since."""
+    """A copy of a folder whose models were marked afterwards."""
     copied = ForkedWorkdir(tmp_path / "other", forks)
     shutil.copytree(digits_run.workdir.path, copied.path)
     shutil.rmtree(copied.path / "digits" / "serving")
@@ -32,11 +32,11 @@ def copied(digits_run: Finished, forks, tmp_path) -> Iterator[ForkedWorkdir]:
 
 
 def test_a_copy_pushes_its_own_model_and_reports_it(digits_run, copied):
-    # All but the reading of the data is done anew: in fewer steps.
+    # All components but the reader run again: with fewer steps.
     declared = ("digits", "--set", "trainer.train_steps=200")
-    said, home = copied.run(*declared), copied.path / "digits"
+    output, home = copied.run(*declared), copied.path / "digits"
     place = digits_run.workdir.path / "digits"
-    assert said.count(f"{home} was moved or copied from {place}: its artifacts are used from here") == 1
+    assert output.count(f"{home} was moved or copied from {place}: its artifacts are used from here") == 1
     assert copied.states("digits")["TfdsExampleGen"] == "cached"
     summary = copied.summary("digits")
     assert summary["blessed"]
@@ -44,7 +44,7 @@ def test_a_copy_pushes_its_own_model_and_reports_it(digits_run, copied):
     assert not Path(summary["pushed"], MARK).exists()
     assert summary["model_run"].startswith(f"{home}/artifacts/")
 
-    # From now on its components are cached, as ever.
+    # From now on its components are cached, as usual.
     assert "was moved" not in copied.run(*declared)
     states = copied.states("digits")
     assert {state for node, state in states.items() if node != "BaselineResolver"} == {"cached"}

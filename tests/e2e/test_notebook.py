@@ -1,4 +1,4 @@
-"""The example notebook, executed in a kernel: one line of progress a call, results as tables, a plot."""
+"""The example notebook, executed in a kernel: one line of progress per call, results as tables, a plot."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_a_notebook_runs_plots_compares_and_predicts(digits_run: Finished, tmp_p
     assert line["data"]["text/plain"].startswith("predict: done in")
     for digit in range(3):
         assert f"<td>images/{digit}.png</td><td>{digit}</td>" in shown["data"]["text/html"]
-    line, told = outputs["wrong"]
+    line, message = outputs["wrong"]
     assert line["data"]["text/plain"].startswith("run: ended after")
-    assert "did you mean" in told["text"]
+    assert "did you mean" in message["text"]

@@ -1,4 +1,4 @@
-"""What `predict` says of a run's evaluation examples is what the Evaluator measured."""
+"""The predictions of a run's evaluation examples agree with the Evaluator's metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def predicted(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[st
     return list(csv.DictReader(capfd.readouterr().out.splitlines()))
 
 
-def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, digits_alone, served_digits, capfd, tmp_path):
+def test_a_run_and_its_pushed_model_predict_as_evaluated(digits_run, digits_alone, served_digits, capfd, tmp_path):
     home, labels = digits_alone.path / "digits", served_digits["labels"].tolist()
     rows = predicted(capfd, home, *sorted(digits_run.examples.iterdir()))
     hits = [int(row["class"]) == label for row, label in zip(rows, labels, strict=True)]
@@ -35,7 +35,7 @@ def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, digits_al
     folder.mkdir()
     for number, image in enumerate(served_digits["images"]):
         Image.fromarray(image[..., 0]).save(folder / f"{number:03}.png")
-    # Moved, and without its run, it still knows its classes.
+    # Moved, and without its run, it still has its class names.
     pushed = shutil.copytree(digits_run.versions[0], tmp_path / "model")
     assert read_labels(str(pushed), "images") == digits_run.summary["label_names"]
     for model in (home / "serving", digits_run.logs, pushed):
@@ -44,7 +44,7 @@ def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, digits_al
         assert [Path(row["file"]).stem for row in images] == [f"{number:03}" for number in range(len(rows))]
 
 
-def test_python_has_the_answers_and_what_could_not_be_read(digits_run, served_digits, tmp_path):
+def test_python_returns_the_predictions_and_the_unreadable_files(digits_run, served_digits, tmp_path):
     for number, image in enumerate(served_digits["images"][:5]):
         Image.fromarray(image[..., 0]).save(tmp_path / f"{number}.png")
     (tmp_path / "broken.png").write_bytes(b"no image")

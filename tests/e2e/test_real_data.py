@@ -25,7 +25,7 @@ FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 
 
 def _check_served(served, results):
-    """The same accuracy as the Evaluator's, and the names of the classes."""
+    """Checks that the accuracy equals the Evaluator's, and the names of the classes."""
     accuracy = (served["class_ids"] == served["labels"]).mean()
     assert accuracy == pytest.approx(results["accuracy"], abs=1e-6)
     names = [results["label_names"][number] for number in served["class_ids"]]
@@ -33,7 +33,7 @@ def _check_served(served, results):
 
 
 def _check_predicted(served, results, tmp_path):
-    """Of PNG files, one of which is broken."""
+    """Checks predictions of PNG files, one of which is broken."""
     folder, output = tmp_path / "images", tmp_path / "classes.csv"
     folder.mkdir()
     for number, image in enumerate(served["images"]):
@@ -47,14 +47,14 @@ def _check_predicted(served, results, tmp_path):
     rows = list(csv.DictReader(output.read_text().splitlines()))
     hits = sum(int(row["class"]) == label for row, label in zip(rows, served["labels"].tolist(), strict=True))
     assert np.float32(hits / len(rows)) == np.float32(results["accuracy"])
-    # Two cores that little else uses predict 5,000 to 7,000 a second. CPU time, 3 of it for starting, is 4 to 7 s.
+    # Two nearly idle cores predict 5,000 to 7,000 a second. CPU time is 4 to 7 s, 3 of it for the start.
     assert "10,000 predicted" in done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 15
 
 
 def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_digits):
-    said, results = digits_run.said, digits_run.summary
+    output, results = digits_run.output, digits_run.summary
     assert results["accuracy"] >= 0.95
     assert results["blessed"] is True
     assert results["examples"] == {"train": 1438, "eval": 359}
@@ -62,7 +62,7 @@ def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_
     assert digits_run.versions == [results["pushed"]]
     _check_served(served_digits, results)
     for text in ("TfdsExampleGen", f"{results['accuracy']:.4f} on 359 examples", results["pushed"], "tensorboard"):
-        assert text in said
+        assert text in output
     assert len(results["slices"]["label"]) == 10
     assert sum(count for _, count in results["slices"]["label"].values()) == 359
     assert list(Path(results["model_run"]).glob("events.out.tfevents.*"))
@@ -72,7 +72,7 @@ def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_
 
 
 def test_mnist_reaches_98_percent_and_is_served_as_evaluated(forked, real_data_dir, tmp_path):
-    # Half of the steps of the preset, which test_accuracy.py trains as it is.
+    # Half of the preset's steps; test_accuracy.py trains all.
     steps = ("--set", "trainer.train_steps=1000")
     run = Finished.of(forked, "mnist", "--set", f"data.data_dir={real_data_dir}", *steps)
     results = run.summary
@@ -86,7 +86,7 @@ def test_mnist_reaches_98_percent_and_is_served_as_evaluated(forked, real_data_d
 
     page, before = run.logs / "report.html", time.process_time()
     write_report(read_run(str(run.logs)), str(page))
-    # 3 to 4 where nothing else uses the caches.
+    # 3 to 4 if nothing else uses the caches.
     assert time.process_time() - before < 8
     assert page.stat().st_size < 3_000_000
     assert f"of {10_000 - round(results['accuracy'] * 10_000)}. A wrong label" in page.read_text()
@@ -117,11 +117,11 @@ def test_cifar10_learns_in_two_epochs(workdir, real_data_dir):
         ("cifar10", "keras", "mixed_bfloat16", 780, 128, 0.015),
         ("mnist", "estimator", "mixed_bfloat16", 1000, 128, 0.003),
         ("mnist", "keras_custom_loop", "mixed_bfloat16", 1000, 128, 0.003),
-        # A CPU emulates it: a part of the images, and the whole test.
+        # A CPU emulates it: trains on a part of the images, evaluates on all.
         ("mnist", "keras", "mixed_float16", 300, 64, 0.003),
     ],
 )
-def test_sixteen_bits_are_as_accurate_as_thirty_two(workdir, real_data_dir, preset, path, sixteen, steps, batch, apart):
+def test_16_bits_are_as_accurate_as_32(workdir, real_data_dir, preset, path, sixteen, steps, batch, apart):
     declared = {"data.data_dir": real_data_dir, "trainer.train_steps": steps, "trainer.path": path}
     declared["trainer.global_batch_size"] = batch
     reached = {}

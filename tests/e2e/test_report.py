@@ -1,4 +1,4 @@
-"""The report of a run, in a real browser, against numbers that were got another way."""
+"""The report of a run in a real browser, against independent numbers."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def table(browser: Browser, name: str) -> list[list[str]]:
 
 
 def check_page(browser: Browser, page: Path) -> None:
-    """Says nothing on the console, asks for nothing, and is as wide as the screen, light or dark."""
+    """Checks that the page has no console messages or requests and fits the screen's width, light or dark."""
     for width, dark in ((DESKTOP, False), (PHONE, True)):
         browser.open(page, width, dark=dark)
         assert browser.console_messages() == []
         assert browser.requests() == [page.resolve().as_uri()]
         assert browser.evaluate("document.documentElement.scrollWidth") == width
-        # Nothing sticks out, but for what is in a box that scrolls.
+        # Nothing overflows except in scrollable boxes.
         wide = "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, pre, svg') && "
         wide += "e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
         assert browser.evaluate(wide) == []
-        # What can be told from the page must be seen: neither ink on ink nor a chart without a size.
+        # Contents must be visible: text contrasts, and charts have a size.
         assert browser.evaluate(
             "getComputedStyle(document.body).color != getComputedStyle(document.body).backgroundColor"
         )
@@ -59,9 +59,9 @@ def check_page(browser: Browser, page: Path) -> None:
         assert browser.evaluate("[...document.querySelectorAll('img')].every(e => e.naturalWidth > 0 && e.alt)")
 
 
-def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digits, browser):
+def test_the_report_of_a_run_shows_its_results(digits_run, served_digits, browser):
     page = digits_run.logs / "report.html"
-    assert f"report        {page}\n" in digits_run.said
+    assert f"report        {page}\n" in digits_run.output
     assert page.stat().st_size < 3_000_000
     check_page(browser, page)
     browser.open(page, DESKTOP)
@@ -75,7 +75,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert tiles["mistakes"] == f"{(guesses != labels).sum()} of 359 predictions"
     assert tiles["blessed"] == "yes pushed"
 
-    # The graph: every component with its state, and what it waits for.
+    # The graph: every component with its state and its dependencies.
     waits = dict(line.split(" , after ") for line in texts(browser, ".graph .node") if "," in line)
     assert waits["BaselineResolver"] == "Trainer"
     assert waits["Transform"] == "TfdsExampleGen, ImageSchemaGen, ExampleValidator"
@@ -85,7 +85,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     )
     assert texts(browser, ".graph .pill") == [each["state"] for each in results["components"]]
 
-    # The curves end where training and evaluation did.
+    # The curves end at the last steps of training and evaluation.
     captions = dict(zip(texts(browser, "#training figure h3"), texts(browser, "#training figcaption")))
     training = results["training"]
     assert f"eval {training['eval_average_loss']:.4g} at step 600" in captions["loss"]
@@ -93,7 +93,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert re.search(r"train [\d.]+ at step 5\d\d, ", captions["accuracy"])
     assert "None." in texts(browser, "#training p")
 
-    # Who is taken for whom.
+    # The confusion matrix.
     matrix = np.zeros((10, 10), int)
     np.add.at(matrix, (labels, guesses), 1)
     shown = [[0 if cell == "·" else int(cell) for cell in row[1:]] for row in table(browser, "confusion")]
@@ -123,7 +123,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert splits["mean pixel, by channel"][1] == f"{served_digits['images'].mean():.1f}"
     assert splits["standard deviation"][1] == f"{served_digits['images'].std():.1f}"
 
-    # The declaration is the whole one, and says where each value came from.
+    # The declaration is complete, with the origin of each value.
     assert yaml.safe_load(browser.evaluate("document.querySelector('pre').textContent")) == yaml.safe_load(
         (digits_run.logs / "declaration.yaml").read_text()
     )
@@ -132,7 +132,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     assert (versions["tfx"], versions["tensorflow"]) == (HERE.tfx, HERE.tensorflow)
 
 
-def test_runs_side_by_side_lay_their_curves_over_each_other(digits_run, browser, tmp_path):
+def test_the_report_of_several_runs_overlays_their_curves(digits_run, browser, tmp_path):
     page = tmp_path / "both.html"
     command = [sys.executable, "-m", "tfx_estimator", "report", str(digits_run.logs), str(digits_run.logs)]
     done = subprocess.run([*command, "--output", str(page)], capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""The page on serving, as it is written: its clients ask a pushed model, by REST and gRPC."""
+"""The page on serving: its clients, unchanged, request a pushed model by REST and gRPC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = Page(ROOT / "docs" / "serving.md")
 
 @pytest.fixture(scope="module")
 def server(digits_run) -> Iterator[ModelServer]:
-    # The newest version that was there before other tests pushed theirs.
+    # The newest version before other tests pushed theirs.
     with ModelServer(digits_run.kept / "digits" / "serving", "digits") as server:
         yield server
 
@@ -42,22 +42,22 @@ def files(served_digits, tmp_path_factory) -> list[str]:
 
 
 @pytest.mark.parametrize("client", ["rest.py", "ask.py"])
-def test_the_pages_clients_get_what_the_model_answers(server, files, served_digits, client, monkeypatch, capsys):
+def test_the_pages_clients_get_the_predictions_of_the_model(server, files, served_digits, client, monkeypatch, capsys):
     port = server.rest_port if client == "rest.py" else server.grpc_port
     monkeypatch.setattr(sys, "argv", [client, f"localhost:{port}", *files])
     exec(compile(PAGE.files[client], client, "exec"), {"__name__": "__main__"})
-    told = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [file for file, _, _ in told] == files
-    assert [name for _, name, _ in told] == [name.decode() for name in served_digits["classes"][:4]]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [file for file, _, _ in rows] == files
+    assert [name for _, name, _ in rows] == [name.decode() for name in served_digits["classes"][:4]]
     expected = served_digits["probabilities"][:4].max(axis=1)
-    np.testing.assert_allclose([float(score) for _, _, score in told], expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose([float(score) for _, _, score in rows], expected, rtol=0, atol=1e-6)
 
 
 def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_is_wrong(server, files, served_digits):
     encoded = [Path(file).read_bytes() for file in files]
     stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(f"localhost:{server.grpc_port}"))
 
-    def ask(signature: str, name: str, values: object) -> dict[str, np.ndarray]:
+    def predict(signature: str, name: str, values: object) -> dict[str, np.ndarray]:
         request = predict_pb2.PredictRequest()
         request.model_spec.name, request.model_spec.signature_name = "digits", signature
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values))
@@ -69,21 +69,21 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
     examples = [
         tf.train.Example(features=tf.train.Features(feature={"image": each})).SerializeToString() for each in features
     ]
-    asked = [
-        ask("encoded", "encoded", encoded),
-        ask("images", "images", images),
-        ask("serving_default", "examples", examples),
+    responses = [
+        predict("encoded", "encoded", encoded),
+        predict("images", "images", images),
+        predict("serving_default", "examples", examples),
     ]
-    for answers in asked:
+    for answers in responses:
         np.testing.assert_array_equal(answers["class_ids"], served_digits["class_ids"][:4])
         np.testing.assert_allclose(answers["probabilities"], served_digits["probabilities"][:4], rtol=0, atol=1e-6)
 
     wrong = tf.io.encode_png(np.zeros((30, 28, 1), np.uint8)).numpy()
-    (said,) = (block.text.strip() for block in PAGE.of("text") if "of the batch" in block.text)
-    with pytest.raises(grpc.RpcError, match="image 1 of the batch") as told:
-        ask("encoded", "encoded", [encoded[0], wrong, b""])
-    assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert said in told.value.details()
+    (message,) = (block.text.strip() for block in PAGE.of("text") if "of the batch" in block.text)
+    with pytest.raises(grpc.RpcError, match="image 1 of the batch") as error:
+        predict("encoded", "encoded", [encoded[0], wrong, b""])
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert message in error.value.details()
     body = {
         "signature_name": "encoded",
         "instances": [{"b64": base64.b64encode(each).decode()} for each in (encoded[0], wrong)],
@@ -91,7 +91,7 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
     url = f"http://localhost:{server.rest_port}/v1/models/digits/versions/{server.version}:predict"
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(url, json.dumps(body).encode())
-    assert said in json.load(refused.value)["error"]
+    assert message in json.load(refused.value)["error"]
     assert refused.value.code == 400
 
 

@@ -1,4 +1,4 @@
-"""What another stack makes of the same declaration, and of a folder of runs that this one began."""
+"""The same declaration on another stack, and a folder of runs that one stack began and the other continues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STRATEGIES = {
     "mirrored": TWO_DEVICES,
     "central_storage": TWO_DEVICES,
     "multi_worker_mirrored": {},
-    # One does the steps: beside a Keras path's chief, which hands them out.
+    # One does the steps: on a Keras path the chief only schedules them.
     "parameter_server": {"workers": 1},
 }
 DATA = ("digits", "mnist")
@@ -45,13 +45,13 @@ NORMALISED = Path(__file__).with_name("crossing") / "normalised.yaml"
 
 @pytest.fixture(params=["to the other", "from the other"])
 def workdirs(request, tmp_path) -> tuple[Workdir, Workdir]:
-    """One folder, for the stack that begins and for the one that takes it."""
+    """One folder for the stack that begins and the one that continues."""
     here, other = Workdir(tmp_path / "runs"), Workdir(tmp_path / "runs", OTHER)
     return (here, other) if request.param == "to the other" else (other, here)
 
 
 def train(workdir: Workdir, path: str, steps: int, declaration: str = "digits", **changed: object) -> str:
-    """Runs a declaration with a rate that does not depend on the number of steps."""
+    """Runs a declaration with a learning rate that does not depend on the number of steps."""
     changed |= {"trainer.path": path, "trainer.train_steps": steps, "trainer.optimizer.schedule": "constant"}
     sets = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]
     return workdir.run(declaration, *sets, seconds=600)
@@ -88,7 +88,7 @@ def test_both_stacks_train_alike(alike, real_data_dir, data, strategy, path):
     apart = max(abs(here[step] - other[step]) for step in here)
     print(f"{data} {strategy} {path}: {len(here)} losses {apart:.1e} apart, accuracies {accuracies}")
     assert apart <= 1e-5
-    # A chief that hands out steps sees the loss of each tenth.
+    # A coordinating chief sees the loss of each tenth step.
     assert len(here) >= WHOLE / 10
 
 
@@ -97,22 +97,22 @@ def test_both_stacks_train_alike(alike, real_data_dir, data, strategy, path):
     [*(("digits", path, 1e-6) for path in PATHS), (str(NORMALISED), "estimator", 1e-4)],
     ids=[*PATHS, "a model_fn with BatchNorm"],
 )
-def test_what_one_stack_made_and_trained_the_other_goes_on_with(workdirs, tmp_path, declaration, path, tolerance):
-    begins, takes = workdirs
+def test_one_stack_continues_the_runs_of_the_other(workdirs, tmp_path, declaration, path, tolerance):
+    first, second = workdirs
     name = Path(declaration).stem
-    train(begins, path, HALF, declaration)
-    half = begins.summary(name)
+    train(first, path, HALF, declaration)
+    half = first.summary(name)
     assert half["blessed"]
-    shutil.copytree(begins.path, tmp_path / "half")
+    shutil.copytree(first.path, tmp_path / "half")
 
-    assert SAME in train(takes, path, HALF, declaration)
-    states = takes.states(name)
+    assert SAME in train(second, path, HALF, declaration)
+    states = second.states(name)
     assert states.pop("BaselineResolver") == "resolved"
     assert set(states.values()) == {"cached"}
-    assert takes.summary(name)["pushed"] == half["pushed"]
+    assert second.summary(name)["pushed"] == half["pushed"]
 
-    assert SAME not in train(takes, path, WHOLE, declaration)
-    crossed, states = takes.summary(name), takes.states(name)
+    assert SAME not in train(second, path, WHOLE, declaration)
+    crossed, states = second.summary(name), second.states(name)
     assert {node: states[node] for node in BEFORE} == dict.fromkeys(BEFORE, "cached")
     assert (crossed["training"]["first_step"], crossed["training"]["last_step"]) == (HALF, WHOLE)
     assert "sparse_categorical_accuracy_diff" in crossed["metrics"], "the model before was no baseline"
@@ -120,17 +120,17 @@ def test_what_one_stack_made_and_trained_the_other_goes_on_with(workdirs, tmp_pa
     assert crossed["pushed"] != half["pushed"]
     weights = read_weights(crossed["model_run"])
 
-    shutil.rmtree(begins.path)
-    Path(tmp_path / "half").rename(begins.path)
-    train(begins, path, WHOLE, declaration)
-    stayed = begins.summary(name)
+    shutil.rmtree(first.path)
+    Path(tmp_path / "half").rename(first.path)
+    train(first, path, WHOLE, declaration)
+    stayed = first.summary(name)
     assert stayed["training"]["first_step"] == HALF
     apart = largest_difference(read_weights(stayed["model_run"]), weights)
     print(f"{name} {path}: {len(weights)} weights {apart:.1e} apart")
     assert apart <= tolerance
 
 
-def test_a_training_of_the_older_stack_crosses_to_todays_and_becomes_one_of_keras(tmp_path):
+def test_a_training_moves_from_the_older_stack_to_todays_and_to_keras(tmp_path):
     older, newer = (OTHER, sys.executable) if HERE is stacks.TODAY else (sys.executable, OTHER)
     before, after = Workdir(tmp_path / "runs", older), Workdir(tmp_path / "runs", newer)
 
@@ -144,14 +144,14 @@ def test_a_training_of_the_older_stack_crosses_to_todays_and_becomes_one_of_kera
 
     train(before, "estimator", HALF)
     convert(older, "of the older")
-    # From here on without it: the Estimator goes on, and becomes a Keras training in mid-run.
+    # From here without the older stack: the Estimator continues, and is converted to Keras in mid-run.
     train(after, "estimator", WHOLE)
     assert after.summary("digits")["training"]["first_step"] == HALF
     stayed = after.summary("digits")["accuracy"]
     convert(newer, "keras 2")
     proof = convert(newer, "keras 3", "keras3")
     assert set(proof["logits"]) == {"estimator", "exported model", "keras 3"}
-    # What the older stack converted trains on here, to where the Estimator came.
+    # The older stack's conversion continues here to the Estimator's last step.
     after.run(str(tmp_path / "of the older" / "new.yaml"), seconds=600)
     moved = after.summary("digits")
     assert (moved["training"]["first_step"], moved["training"]["last_step"]) == (HALF, WHOLE)

@@ -19,9 +19,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory, real_data_dir: str):
     workdir = Workdir(tmp_path_factory.mktemp("strategies"))
 
     def run(steps: int = 400, **trainer: str) -> dict:
-        told = {"data.data_dir": real_data_dir, "trainer.train_steps": steps}
-        told |= {f"trainer.{name}": value for name, value in trainer.items()}
-        words = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
+        overrides = {"data.data_dir": real_data_dir, "trainer.train_steps": steps}
+        overrides |= {f"trainer.{name}": value for name, value in trainer.items()}
+        words = [word for name, value in overrides.items() for word in ("--set", f"{name}={value}")]
         workdir.run("mnist", *words, seconds=380)
         return workdir.summary("mnist")
 
@@ -56,7 +56,7 @@ def test_a_strategy_reaches_the_accuracy_of_one_device(shared, one_device, distr
 
 
 def test_parameter_servers_reach_the_accuracy_of_one_device(shared):
-    # Asynchronous gradients are a step old, which acts as more momentum: they need the preset's steps, and a warm-up.
+    # Asynchronous gradients are a step old, which acts like momentum: they need the preset's steps, and a warm-up.
     one_device = shared(2000)
     served = "{train: {strategy: parameter_server}}"
     results = shared(2000, **{"distribution": served, "optimizer.warmup_steps": "200"})

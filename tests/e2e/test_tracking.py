@@ -1,4 +1,4 @@
-"""A run in MLflow, read back by MLflow's own client: of a file store, a database, and a server."""
+"""A run in MLflow, read back by MLflow's own client from a file store, a database, and a server."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tfx_estimator.pipeline.run import tracking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-# Where the environment has none: `pip install --target FOLDER/site-packages -c VERSIONS mlflow`.
+# If the environment has no MLflow: `pip install --target FOLDER/site-packages -c VERSIONS mlflow`.
 FOLDER = os.environ.get("TFX_ESTIMATOR_MLFLOW", "")
 READ = """\
 import json, sys
 sys.path += sys.argv[1:2]
 from mlflow import MlflowClient
-told = []
+records = []
 for uri in sys.argv[2:]:
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("digits")
@@ -40,19 +40,19 @@ for uri in sys.argv[2:]:
         history = client.get_metric_history(run.info.run_id, name)
         curves[name] = sorted((each.step, each.value, each.timestamp) for each in history)
     files = [each.path for each in client.list_artifacts(run.info.run_id)]
-    told.append({
+    records.append({
         "status": run.info.status, "name": run.info.run_name, "params": run.data.params, "tags": run.data.tags,
         "metrics": run.data.metrics, "curves": curves, "files": files, "artifacts": run.info.artifact_uri,
         "report": open(client.download_artifacts(run.info.run_id, "report.html")).read(),
         "seconds": (run.info.end_time - run.info.start_time) / 1000,
     })
-print(json.dumps(told))
+print(json.dumps(records))
 """
 
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Has MLflow found, behind all else."""
+    """Adds MLflow at the end of the Python path."""
     monkeypatch.setattr(sys, "path", [*sys.path, *([FOLDER] if FOLDER else [])])
     if not FOLDER:
         pytest.importorskip("mlflow")
@@ -61,7 +61,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @pytest.fixture
 def read(environment: dict[str, str]) -> Callable[..., Any]:
-    """What is in the place at each address."""
+    """Returns the records at each address."""
 
     def run(*uris: str) -> Any:
         words = [sys.executable, "-c", READ, FOLDER, *uris]
@@ -72,46 +72,44 @@ def read(environment: dict[str, str]) -> Callable[..., Any]:
     return run
 
 
-def check(told: Any, finished: Finished) -> None:
-    """Is the run in MLflow what its summary, its declaration and its events say."""
+def check(record: Any, finished: Finished) -> None:
+    """Checks the run in MLflow against its summary, its declaration and its events."""
     summary = finished.summary
-    assert (told["status"], told["name"]) == ("FINISHED", finished.logs.name)
-    assert told["seconds"] == pytest.approx(summary["seconds"], abs=0.01)
-    assert told["metrics"]["accuracy"] == summary["accuracy"]
-    assert told["metrics"]["loss"] == summary["loss"]
-    assert told["metrics"]["training/last_step"] == 600
+    assert (record["status"], record["name"]) == ("FINISHED", finished.logs.name)
+    assert record["seconds"] == pytest.approx(summary["seconds"], abs=0.01)
+    assert record["metrics"]["accuracy"] == summary["accuracy"]
+    assert record["metrics"]["loss"] == summary["loss"]
+    assert record["metrics"]["training/last_step"] == 600
     for metric, curves in read_training(summary["model_run"]).curves.items():
         for who, curve in curves.items():
             name = f"{who}/{metric.replace('/', '_')}"
             times = [int(time * 1000) for time in curve.times]
-            assert told["curves"][name] == [list(each) for each in zip(curve.steps, curve.values, times)]
-    assert len(told["curves"]["train/loss"]) > 10
-    assert len({time for *_, time in told["curves"]["train/loss"]}) > 10
-    assert told["curves"]["eval/accuracy"][-1][:2] == [600, pytest.approx(summary["accuracy"])]
-    assert told["params"]["trainer.optimizer.learning_rate"] == "0.02"
-    assert told["params"]["trainer.seed"] == "42"
-    assert told["tags"]["pushed"] == summary["pushed"]
-    assert told["tags"]["blessed"] == "True"
-    assert sorted(told["files"]) == ["declaration.yaml", "report.html", "summary.json"]
-    assert told["report"] == (finished.logs / "report.html").read_text()
+            assert record["curves"][name] == [list(each) for each in zip(curve.steps, curve.values, times)]
+    assert len(record["curves"]["train/loss"]) > 10
+    assert len({time for *_, time in record["curves"]["train/loss"]}) > 10
+    assert record["curves"]["eval/accuracy"][-1][:2] == [600, pytest.approx(summary["accuracy"])]
+    assert record["params"]["trainer.optimizer.learning_rate"] == "0.02"
+    assert record["params"]["trainer.seed"] == "42"
+    assert record["tags"]["pushed"] == summary["pushed"]
+    assert record["tags"]["blessed"] == "True"
+    assert sorted(record["files"]) == ["declaration.yaml", "report.html", "summary.json"]
+    assert record["report"] == (finished.logs / "report.html").read_text()
 
 
-def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files_beside_it(
-    digits_run: Finished, read, tmp_path: Path
-) -> None:
+def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files(digits_run: Finished, read, tmp_path: Path) -> None:
     uri, folder = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "runs of mine"
     for place in (uri, str(folder)):
         assert tracking._write(place, str(digits_run.logs), 120).startswith("experiment digits, run ")
-    for told in (both := read(uri, folder.as_uri())):
-        check(told, digits_run)
+    for record in (both := read(uri, folder.as_uri())):
+        check(record, digits_run)
     assert both[0]["artifacts"].startswith(f"file://{tmp_path}/mlruns/digits/")
 
 
-def test_a_server_that_is_not_there_is_told_soon(digits_run: Finished, environment) -> None:
-    begun = time.monotonic()
+def test_an_unreachable_server_is_reported_soon(digits_run: Finished, environment) -> None:
+    start = time.monotonic()
     with pytest.raises(PipelineError, match="Connection refused"):
         tracking._write(f"http://127.0.0.1:{free_ports(1)[0]}", str(digits_run.logs), tracking.SECONDS)
-    assert time.monotonic() - begun < tracking.SECONDS
+    assert time.monotonic() - start < tracking.SECONDS
 
 
 @contextlib.contextmanager
@@ -144,6 +142,6 @@ def server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
 def test_a_run_is_in_a_server(digits_run: Finished, read, environment, tmp_path: Path) -> None:
     with server(tmp_path, environment) as address:
         tracking._write(address, str(digits_run.logs), 120)
-        (told,) = read(address)
-    check(told, digits_run)
+        (record,) = read(address)
+    check(record, digits_run)
     assert (tmp_path / "kept").is_dir()

@@ -1,4 +1,4 @@
-"""A pipeline with a Tuner: what it says, what it leaves, and what goes on after any end."""
+"""A pipeline with a Tuner: its output, its artifacts, and resuming after any end."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def declare(folder: Path, path: str = "keras", strategy: str = "random", paralle
 
 
 def trials(workdir: Workdir) -> list[dict]:
-    """What is known of the trials, but for how long they took."""
+    """Returns the records of the trials, without their durations."""
     return [{**each, "seconds": 0} for each in workdir.summary("tuned")["tuning"]["trials"]]
 
 
 def end_in_trial(workdir: Workdir, file: str, number: int, by: signal.Signals, *more: str) -> None:
-    """Starts a run, and ends it when a trial has written a checkpoint that is not its last."""
+    """Starts a run, and ends it after a trial's checkpoint that is not the last."""
     command = [sys.executable, "-m", "tfx_estimator", "run", "--no-report", file, *more]
     command += ["--workdir", str(workdir.path)]
     pattern = f"tuned/artifacts/Tuner/tuning/*/trials/{number:04d}/training/*-[2-7]*.index"
@@ -74,25 +74,25 @@ def end_in_trial(workdir: Workdir, file: str, number: int, by: signal.Signals, *
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> tuple[Workdir, str, str]:
-    """A run with four trials, what it printed, and its declaration."""
+    """A run with four trials, its output, and its declaration."""
     folder = tmp_path_factory.mktemp("tuned")
     workdir, file = Workdir(folder / "runs"), declare(folder)
     return workdir, workdir.run(file, "--report"), file
 
 
-def test_the_best_values_train_the_model_and_it_is_said(undisturbed):
-    workdir, said, _ = undisturbed
+def test_the_best_values_train_the_model_and_are_printed(undisturbed):
+    workdir, output, _ = undisturbed
     results = workdir.summary("tuned")
     tuning = results["tuning"]
     best = next(each for each in tuning["trials"] if each["number"] == tuning["best"])
     assert best["score"] == max(each["score"] for each in tuning["trials"])
-    assert len(re.findall(r"trial \d/4: accuracy 0\.\d{4}, ", said)) == 4
-    table = re.search(r"  trial +label_smoothing +learning_rate +accuracy +steps +seconds\n((?: .*\n){4})", said)
+    assert len(re.findall(r"trial \d/4: accuracy 0\.\d{4}, ", output)) == 4
+    table = re.search(r"  trial +label_smoothing +learning_rate +accuracy +steps +seconds\n((?: .*\n){4})", output)
     assert table
     [line] = [line for line in table[1].splitlines() if line.endswith("best")]
     assert line.split()[0] == str(best["number"])
-    assert re.search(rf"^tuned  .*trial {best['number']} of 4$", said, re.MULTILINE)
-    # The Trainer had these values, and no others.
+    assert re.search(rf"^tuned  .*trial {best['number']} of 4$", output, re.MULTILINE)
+    # The Trainer used exactly these values.
     rate = best["values"]["trainer.optimizer.learning_rate"]
     stored = json.loads((Path(results["model_run"]) / "declaration.json").read_text())
     assert stored["trainer"]["optimizer"]["learning_rate"] == rate
@@ -103,20 +103,20 @@ def test_the_best_values_train_the_model_and_it_is_said(undisturbed):
     assert "accuracy by learning_rate" in page
 
 
-def test_a_second_run_is_cached_and_more_trials_go_on(undisturbed):
+def test_a_second_run_is_cached_and_more_trials_continue(undisturbed):
     workdir, _, file = undisturbed
     before = trials(workdir)
     workdir.run(file)
     assert workdir.states("tuned")["Tuner"] == workdir.states("tuned")["Trainer"] == "cached"
     assert trials(workdir) == before
-    said = workdir.run(file, "--set", "tune.max_trials=5")
+    output = workdir.run(file, "--set", "tune.max_trials=5")
     assert trials(workdir)[:4] == before
     assert len(trials(workdir)) == 5
-    assert "trial 5/5" in said
+    assert "trial 5/5" in output
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
-def test_a_tuning_that_was_ended_comes_to_what_it_would_have_come_to(undisturbed, tmp_path, by):
+def test_an_interrupted_tuning_ends_with_the_same_results(undisturbed, tmp_path, by):
     workdir = Workdir(tmp_path / "runs")
     file = declare(tmp_path)
     end_in_trial(workdir, file, 2, by)
@@ -131,10 +131,10 @@ def test_a_tuning_that_was_ended_comes_to_what_it_would_have_come_to(undisturbed
 
 
 @pytest.mark.parametrize(("strategy", "path"), [("bayesian", "keras"), ("hyperband", "estimator")])
-def test_two_trials_at_a_time_come_to_the_same_after_a_kill(tmp_path, strategy, path):
+def test_two_trials_at_a_time_have_the_same_results_after_a_kill(tmp_path, strategy, path):
     once, again = Workdir(tmp_path / "once"), Workdir(tmp_path / "again")
     file = declare(tmp_path, path, strategy, parallel=2)
-    # Three trials of 27 steps, the best of which goes on to 80; and two of 80.
+    # Three trials of 27 steps, the best of which continues to 80; and two of 80.
     changed = ("--set", "tune.hyperband.min_steps=26") if strategy == "hyperband" else ()
     count = 6 if strategy == "hyperband" else 7
     changed = (*changed, "--set", f"tune.max_trials={count}")
@@ -148,24 +148,24 @@ def test_two_trials_at_a_time_come_to_the_same_after_a_kill(tmp_path, strategy, 
         assert sum(bool(each["parent"]) for each in trials(once)) == 1
 
 
-def test_a_module_file_is_given_names_of_its_own(workdir, tmp_path):
+def test_a_module_file_has_its_own_hyperparameters(workdir, tmp_path):
     folder = copy_example("module-file", tmp_path)
     module, begin = folder / "my_trainer.py", "def trainer_fn(fn_args, schema):\n"
     edit(module, begin, f"{begin}    global RATE\n    RATE = fn_args.hyperparameters['values']['rate']\n")
     edit(module, "AdamOptimizer(0.01)", "AdamOptimizer(RATE)")
     changed = ("tune.objective=loss", "tune.max_trials=2", "tune.ranges.rate=[0.0001, 0.02]")
     arguments = [part for each in changed for part in ("--set", each)]
-    said = workdir.run(str(folder / "module-file.yaml"), *arguments, dry_run=True)
+    output = workdir.run(str(folder / "module-file.yaml"), *arguments, dry_run=True)
     results = workdir.summary("module-file")
     assert results["tuning"]["best"] == next(
         each["number"] for each in results["tuning"]["trials"] if each["values"] == {"rate": 0.02}
     )
-    assert "tuned         rate 0.02: loss " in said
+    assert "tuned         rate 0.02: loss " in output
     best = min(each["score"] for each in results["tuning"]["trials"])
     assert results["training"]["eval_loss"] == pytest.approx(best, rel=1e-5)
 
 
-def test_a_pipeline_of_somebody_elses_tunes_its_own_names(tmp_path):
+def test_a_users_own_pipeline_tunes_its_own_hyperparameters(tmp_path):
     import tensorflow as tf
 
     folder = copy_example("canned-estimator-csv", tmp_path)
@@ -187,8 +187,8 @@ def test_a_pipeline_of_somebody_elses_tunes_its_own_names(tmp_path):
         [sys.executable, "run_pipeline.py"], cwd=folder, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    [told] = folder.glob("runs/artifacts/Tuner/tuner_results/*/trials.json")
-    tuning = json.loads(told.read_text())
+    [file] = folder.glob("runs/artifacts/Tuner/tuner_results/*/trials.json")
+    tuning = json.loads(file.read_text())
     assert sorted(each["values"]["units"] for each in tuning["trials"]) == [1, 16]
     assert [each["status"] for each in tuning["trials"]] == ["completed"] * 2
     best = next(each["values"]["units"] for each in tuning["trials"] if each["number"] == tuning["best"])

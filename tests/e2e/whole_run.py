@@ -1,4 +1,4 @@
-"""The whole command line in a process that stops itself where something is published: see tests/faults/forks.py."""
+"""The whole command line in a process that stops itself at a publication: see tests/faults/forks.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import threading
 import types
 
-# All that a run imports, once.
+# All imports of a run, once.
 import tensorflow_data_validation  # noqa: F401
 import tensorflow_model_analysis  # noqa: F401
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor  # noqa: F401
@@ -29,11 +29,11 @@ _PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
 
 
 def run(arguments: list[str], stop: str = "", fresh: int = 1) -> int:
-    """Gives the command line its arguments; after `others`, somebody's own program.
+    """Calls the command line with the arguments; after `others`, the program of tests/e2e/others.
 
     Args:
         stop: The component at whose publication to stop.
-        fresh: So many containers begin as for users before others are forked.
+        fresh: Number of containers that start like for users before others are forked.
     """
     assert threading.active_count() == 1
     if arguments[0] == "others":
@@ -56,12 +56,12 @@ def run(arguments: list[str], stop: str = "", fresh: int = 1) -> int:
 
 
 def _fork(words: list[str], *, env: dict[str, str], **_) -> subprocess.CompletedProcess:
-    """Does what `subprocess.run` does, in a copy of this process, as the training tasks."""
+    """Replaces `subprocess.run` by a copy of this process, like for training tasks."""
     with process.subprocess.Popen(words, stdout=sys.stdout, env=env) as child:
         return subprocess.CompletedProcess(words, child.wait())
 
 
 def _after_the_first(fork):
-    """The first starts as for users."""
+    """Starts the first like for users."""
     starts = iter([subprocess.run])
     return lambda words, **options: next(starts, fork)(words, **options)

@@ -1,6 +1,6 @@
-"""The trainings of this package that are of one process, each in a copy that has imported what they need.
+"""Single-process trainings of this package, each in a forked copy that has imported what they need.
 
-See tests/faults/forks.py. No op runs before the copy is made.
+See tests/faults/forks.py. No op runs before the fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trainings through the executor on a few thousand real images, each done once however many tests look at it."""
+"""Trainings by the executor on a few thousand real images, each done once for all tests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.faults.file_operations import Forks
 # 403 examples divide neither into batches of 100 nor among two replicas.
 TRAIN, EVAL = 2000, 403
 EVAL_BATCH = 100
-# An Estimator's summary; in a graph with a model of Keras's, the first is the name of a scope.
+# An Estimator's summary; in a graph with a Keras model, the first is a scope's name.
 LOSSES = ("loss", "loss_1")
-# Two at a time, as there are cores that may be counted on; most of a training's time is its processes' start.
+# Two at a time, the number of cores that one can expect; starting processes takes most of a training's time.
 AT_ONCE = 2
 ONE_DEVICE: dict[str, Any] = {"strategy": "one_device"}
 MULTI_WORKER: dict[str, Any] = {"strategy": "multi_worker_mirrored", "workers": 2}
@@ -30,7 +30,7 @@ MULTI_WORKER: dict[str, Any] = {"strategy": "multi_worker_mirrored", "workers": 
 
 @dataclass(frozen=True)
 class Images:
-    """Images, uint8, and labels of both splits, and the Trainer's input artifacts that hold the same."""
+    """Images, uint8, and labels of both splits, and the Trainer's input artifacts with the same data."""
 
     train: tuple[np.ndarray, np.ndarray]
     eval: tuple[np.ndarray, np.ndarray]
@@ -44,9 +44,9 @@ class Images:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training left."""
+    """The outputs of a training."""
 
-    # Of each step, oldest first; a step that was done again comes again.
+    # Of each step, oldest first; a repeated step has several.
     losses: list[tuple[int, float]]
     # Every variable of the last checkpoint.
     weights: dict[str, np.ndarray]
@@ -55,21 +55,21 @@ class Trained:
     run: Any
 
     def loss(self, step: int) -> float:
-        """The loss of a step, the last time that it was done."""
+        """Returns the loss of a step, from its last repetition."""
         return dict(self.losses)[step]
 
     @property
     def steps(self) -> list[int]:
-        """Steps with a loss, each once."""
+        """The steps that have a loss."""
         return sorted(dict(self.losses))
 
     def metric(self, name: str) -> float:
-        """Of the model_run artifact."""
+        """Returns a metric of the model_run artifact."""
         return self.run.get_float_custom_property(name)
 
 
 class Trainings:
-    """Trains, two trainings at a time."""
+    """Runs trainings, two at a time."""
 
     def __init__(self, make_root: Callable[[], Path], images: Callable[[str], Images]) -> None:
         self._make_root = make_root
@@ -77,11 +77,11 @@ class Trainings:
         self._done: dict[str, Trained] = {}
 
     def run(self, *wanted: dict[str, Any]) -> list[Trained]:
-        """Trains what was not trained before, to its end; returns what came of each, in the same order.
+        """Runs the trainings that are not done yet; returns the outputs of each, in the same order.
 
         Args:
-            *wanted: Entries of the `trainer` section; and `data`, see `images`, and `name`, which tells trainings with
-                equal entries apart.
+            *wanted: Entries of the `trainer` section; and `data`, see `images`, and `name`, which distinguishes
+                trainings with equal entries.
         """
         keys = [json.dumps(values, sort_keys=True) for values in wanted]
         new = {key: values for key, values in zip(keys, wanted) if key not in self._done}
@@ -94,7 +94,7 @@ class Trainings:
         return [self._done[key] for key in keys]
 
     def train(self, root: Path, values: dict[str, Any]) -> Trained:
-        """Trains once; what an earlier training left unfinished in the component's folder is gone on with."""
+        """Trains once; resumes an unfinished training in the component's folder."""
         from tfx_estimator.components.trainer.settings import Settings, built_in_function
         from tfx_estimator.pipeline.config import Declaration
 
@@ -122,17 +122,17 @@ class Trainings:
 
 
 def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, float]]:
-    """Reads the losses of all steps, or another curve, from TensorBoard's events, as they were written."""
+    """Reads the losses of all steps, or another curve, from TensorBoard's events, in their order."""
     import tensorflow as tf
 
-    # Their names begin with the time.
+    # Their names start with the time.
     paths = sorted(tf.io.gfile.glob(os.path.join(folder, "events.out.tfevents.*")))
     events = [event for path in paths for event in tf.compat.v1.train.summary_iterator(path)]
     return [(event.step, value.simple_value) for event in events for value in event.summary.value if value.tag in names]
 
 
 def read_weights(folder: str) -> dict[str, np.ndarray]:
-    """Reads every variable of the last checkpoint, by name, be it a Keras path's, which knows them by their place."""
+    """Reads every variable of the last checkpoint by name, also for a Keras path, which stores them by position."""
     import tensorflow as tf
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
@@ -148,19 +148,19 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def largest_difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
-    """The largest absolute difference between variables of the same names."""
+    """Returns the largest absolute difference between variables of the same names."""
     assert sorted(one) == sorted(other)
     return max(float(np.abs(value.astype(np.float64) - other[name]).max()) for name, value in one.items())
 
 
 def flat_weights(file: Path) -> np.ndarray:
-    """All that was saved to a file, as one row of numbers."""
+    """Returns the contents of a file as one row of numbers."""
     values = np.load(file)
     return np.concatenate([values[key].ravel() for key in values.files])
 
 
 def by_layer(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Kernels and biases by the names of their layers: a path's own names differ in the scope."""
+    """Returns kernels and biases by the names of their layers: the paths' names differ in the scope."""
     ends = ("kernel", "bias")
     return {"/".join(name.split("/")[-2:]): value for name, value in variables.items() if name.endswith(ends)}
 
@@ -174,7 +174,7 @@ def assert_alike(whole: Trained, parts: Trained, steps: int, atol: float) -> Non
 
 
 def killed_once(declared: dict[str, Any], kill_at: int, marker: Path, interval: int = 20) -> dict[str, Any]:
-    """The same trainer, of which a task is killed once, between two checkpoints."""
+    """Returns the trainer with a model that kills a worker once, between two checkpoints."""
     return {
         **declared,
         "model": "own_networks:killed_once",
@@ -188,8 +188,8 @@ def killed_once(declared: dict[str, Any], kill_at: int, marker: Path, interval: 
 def images(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Images]:
     """Returns a data set by name, and prepares it the first time.
 
-    `mnist` and `cifar10` have the built-in preprocessing, in whose moments TensorFlow's optimisations round a last bit
-    differently under multi_worker_mirrored. `mnist exact` and `cifar10 exact` have one without any rounding.
+    `mnist` and `cifar10` have the built-in preprocessing; TensorFlow's optimisations round the last bit of its moments
+    differently under multi_worker_mirrored. `mnist exact` and `cifar10 exact` have one without rounding.
     """
     prepared: dict[str, Images] = {}
 
@@ -206,11 +206,11 @@ def images(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def train_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., None]]:
-    """Runs a module of this package, which trains, in a process of its own, of one thread an op: see `apart`."""
+    """Runs a training module of this package in its own process, with one thread per op: see `apart`."""
     forks = Forks("tests.equivalence.apart:run", tmp_path_factory.mktemp("apart"))
 
     def train(module: str, folder: Path, *arguments: str) -> None:
-        assert forks.call(module, str(folder), *arguments) == 0, forks.said[-3000:]
+        assert forks.call(module, str(folder), *arguments) == 0, forks.output[-3000:]
 
     yield train
     forks.close()
@@ -218,14 +218,14 @@ def train_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
 
 @pytest.fixture(scope="session")
 def trainings(images: Callable[[str], Images], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
-    """Trains, and remembers; `user/` is found as the modules beside a declaration are."""
+    """Trainings, each done once; `user/` is on the path like the modules next to a declaration."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent / "user"))
         yield Trainings(lambda: tmp_path_factory.mktemp("Trainer"), images)
 
 
 def _load(name: str, request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The first examples of the real data set where this machine has it; else digits, in its shape."""
+    """Returns the first examples of the real data set if this machine has it; otherwise digits, in its shape."""
     try:
         folder = request.getfixturevalue("real_data_dir")
     except pytest.skip.Exception:
@@ -273,5 +273,5 @@ def write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], e
         images = tf.cast(decode_images(inputs["image"], shape), tf.float32)
         return {"image": images / 256.0 - 0.5, "label": tf.reshape(inputs["label"], [-1])}
 
-    # A few are enough for the moments of the channels.
+    # A few examples are enough for the moments of the channels.
     return write_artifacts(home, {split: list(zip(*pair)) for split, pair in splits.items()}, preprocess, analysed=200)

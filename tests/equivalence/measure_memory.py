@@ -20,13 +20,13 @@ BATCH, STEPS = 4096, 3
 
 
 def peak() -> float:
-    """The most memory that this process had, in MB: proc_pid_status(5)."""
+    """Returns this process's peak memory in MB: proc_pid_status(5)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def batches(batch: int) -> tf.data.Dataset:
-    """Noise, of CIFAR-10's shape; made as it is read, since what is a constant of a graph is in each copy of that."""
+    """Returns noise in CIFAR-10's shape, made on reading, because each copy of a graph contains its constants."""
 
     def make(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         images = tf.random.stateless_normal([batch, 32, 32, 3], tf.stack([step, 7]))

@@ -1,4 +1,4 @@
-"""`gradient_accumulation` and `parallel_parts` change the memory and the pace of a step, and not what it trains."""
+"""`gradient_accumulation` and `parallel_parts` change the memory and speed of a step, not the weights."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.equivalence.train_accumulation import TRAINED
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
-# Absolute: of float64, where Adam divides by small numbers; and of float32.
+# Absolute tolerances: in float64, with Adam's division by small numbers; and in float32.
 FLOAT64 = {"sgd": 1e-12, "more sgd": 1e-12, "adam": 1e-9, "parallel": 1e-12, "more parallel": 1e-12, "both": 1e-12}
 FLOAT32 = 1e-6
 
 
 @pytest.fixture(scope="module")
 def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
-    """The weights that came of a training; all of a case are done in one process."""
+    """Returns a training's weights; all trainings of a case run in one process."""
     folder = tmp_path_factory.mktemp("accumulation")
 
     def read(name: str) -> np.ndarray:
@@ -50,7 +50,7 @@ def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
         for where in TRAINED[case]
     ],
 )
-def test_weights_are_those_of_whole_batches(weights, case, path, strategy):
+def test_weights_equal_those_of_whole_batches(weights, case, path, strategy):
     np.testing.assert_allclose(weights(f"{case}.{path}.{strategy}"), weights(case), rtol=0, atol=FLOAT64[case])
 
 
@@ -63,7 +63,7 @@ def test_normalisation_by_the_statistics_of_parts_is_the_same_on_every_path(weig
 
 
 def in_parts(path: str, train: dict[str, Any], parts: int = 3, key: str = "gradient_accumulation") -> dict[str, Any]:
-    """The declared trainer of `mnist_cnn`, in parts."""
+    """Returns the declared trainer of `mnist_cnn`, in parts."""
     return {**as_shipped(train), "path": path, key: parts}
 
 
@@ -77,7 +77,7 @@ def in_parts(path: str, train: dict[str, Any], parts: int = 3, key: str = "gradi
         for train in (ONE_DEVICE, MIRRORED, MULTI_WORKER)
     ],
 )
-def test_the_network_as_shipped_has_the_losses_and_weights_of_whole_batches(trainings, path, train, key):
+def test_the_unchanged_network_has_the_losses_and_weights_of_whole_batches(trainings, path, train, key):
     whole, parts = trainings.run(as_shipped(ONE_DEVICE), in_parts(path, train, key=key))
     assert_alike(whole, parts, STEPS, FLOAT32)
 

@@ -15,10 +15,10 @@ MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 TRAINER_FN = str(Path(__file__).parent / "user" / "own_model_fns.py")
 
 
-# Keras's own dropout: random operations want a seed under determinism.
+# Keras's own dropout: random operations need a seed under determinism.
 KERAS_DROPOUT = {"model": "own_networks:regularised", "params": {"norm": "keras", "dropout": "keras"}}
 CASES = {
-    # A model_fn that sets no seed itself.
+    # A model_fn without a seed.
     "one_device model_fn": (ONE_DEVICE, "mnist exact", {"model": "own_model_fns:by_keras"}),
     "mirrored model_fn": (MIRRORED, "mnist exact", {"model": "own_model_fns:by_keras"}),
     "mirrored layers": (MIRRORED, "mnist exact", {"model": "own_model_fns:by_layers"}),
@@ -30,7 +30,7 @@ CASES = {
 
 @pytest.mark.parametrize(("train", "data", "model"), CASES.values(), ids=CASES)
 def test_two_runs_end_with_equal_bits(trainings, train, data, model):
-    # With TensorFlow's own number of threads, among which sums could be split differently from run to run.
+    # With TensorFlow's default number of threads, which could split sums differently in each run.
     declared = {"data": data, "deterministic": True, "distribution": {"train": train, "max_restarts": 0}, **model}
     first, second = trainings.run({**declared, "name": "first"}, {**declared, "name": "second"})
     assert first.model != second.model
@@ -42,7 +42,7 @@ def test_two_runs_end_with_equal_bits(trainings, train, data, model):
 
 
 @pytest.mark.parametrize("model", [{"model": "own_model_fns:by_keras"}, {"module_file": TRAINER_FN}])
-def test_another_seed_ends_elsewhere(trainings, model):
+def test_another_seed_has_other_results(trainings, model):
     declared = {"data": "mnist exact", "deterministic": True, "train_steps": 5, **model}
     one, other = trainings.run({**declared, "seed": 1}, {**declared, "seed": 2})
     assert not set(one.losses) & set(other.losses)

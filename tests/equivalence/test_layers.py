@@ -1,4 +1,4 @@
-"""Batch normalisation and dropout: which layers train alike under every strategy, and which do not."""
+"""Batch normalisation and dropout: which layers train equally under every strategy, and which do not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.equivalence.train_layers import CASES, STEPS
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.long, pytest.mark.timeout(300)]
 
-# Absolute. All is float64 but the loss, whose last bit is 1e-7.
+# Absolute tolerance. All is float64 except the loss, whose last bit is 1e-7.
 LOSS, WEIGHTS = 1e-6, 1e-9
 # Keras rounds the factor of the moving averages to float32.
 KERAS_AVERAGES = 1e-7
@@ -18,7 +18,7 @@ KERAS_AVERAGES = 1e-7
 
 @pytest.fixture(scope="module")
 def outcome(train_apart, tmp_path_factory: pytest.TempPathFactory):
-    """Losses and weights of a case under a strategy, all trained in one process."""
+    """Returns losses and weights of a case under a strategy; one process trains all."""
     folder = tmp_path_factory.mktemp("layers")
     train_apart("train_layers", folder)
 
@@ -47,7 +47,7 @@ def test_keras_own_layers_do_not(outcome, case):
     assert largest_difference(one[1], other[1]) > 0.001
 
 
-def test_synchronized_normalisation_is_that_of_keras_on_one_device(outcome):
+def test_synchronized_normalisation_equals_keras_on_one_device(outcome):
     keras, ours = outcome("keras_norm", "one_device"), outcome("synchronized_norm", "mirrored")
     assert CASES["keras_norm"][0]["norm"] != CASES["synchronized_norm"][0]["norm"]
     np.testing.assert_allclose(ours[0], keras[0], rtol=0, atol=LOSS)

@@ -1,4 +1,4 @@
-"""Layers on several devices, and stages that work on parts of a batch, train what the whole network does."""
+"""Layers on several devices, and stages on parts of a batch, train like the whole network."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.equivalence.train_parallel import CASES, PATHS
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
-# Absolute: of float64, where Adam divides by small numbers; and of float32.
+# Absolute tolerances: in float64, with Adam's division by small numbers; and in float32.
 FLOAT64 = {"layers": 1e-12, "branches": 1e-9, "stages": 1e-12, "three stages": 1e-9}
 FLOAT32 = 5e-6
 ALWAYS = ("stages.estimator", "stages.keras")
-# Where the layers with variables are.
+# Devices of the layers with variables.
 PLACES = {
     "layers": {"conv": "CPU:0", "dense": "CPU:1", "logits": "CPU:1"},
     "branches": {"left": "CPU:1", "right_dense": "CPU:0", "logits": "CPU:0"},
@@ -28,14 +28,14 @@ PLACES = {
 }
 FORWARD = re.compile(r"/(\w+)(?<!_grad)/(?:Conv2D|MatMul|BiasAdd)$")
 BACK = re.compile(r"/(\w+)/(?:Conv2D|MatMul|BiasAdd)_grad/(?:Conv2DBackpropFilter|MatMul(?:_1)?|BiasAddGrad)$")
-# Of an Estimator's graph, and of Keras's optimizer; in the first it is `update_` and the variable's whole name.
+# Updates in an Estimator's graph, and by Keras's optimizer; the former is `update_` and the variable's full name.
 UPDATE = re.compile(r"/(?:update_)?(\w+)/(?:kernel|bias)/ResourceApply\w+$")
 STATE = re.compile(r"(?:^|[/ ])(\w+)/(?:kernel|bias)(?:/Adam_[mv]|(?:/[mv])?:0)?$")
 
 
 @pytest.fixture(scope="module")
 def trained(train_apart, tmp_path_factory: pytest.TempPathFactory):
-    """The folder of what came of a case on a path; those that are always tried are trained in one process."""
+    """Returns the results' folder of a case on a path; one process trains the cases that always run."""
     folder = tmp_path_factory.mktemp("parallel")
 
     def find(name: str) -> Path:
@@ -54,7 +54,7 @@ EACH = [
 
 
 @pytest.mark.parametrize(("case", "path"), EACH)
-def test_weights_are_those_of_the_whole_network(trained, case, path):
+def test_weights_equal_those_of_the_whole_network(trained, case, path):
     folder = trained(f"{case}.{path}")
     whole, divided = flat_weights(folder / f"{case}.npz"), flat_weights(folder / f"{case}.{path}.npz")
     np.testing.assert_allclose(divided, whole, rtol=0, atol=FLOAT64[case])
@@ -63,14 +63,14 @@ def test_weights_are_those_of_the_whole_network(trained, case, path):
 @pytest.mark.parametrize(("case", "path"), EACH)
 def test_variables_forward_and_gradients_of_a_layer_are_on_its_device(trained, case, path):
     ran = json.loads((trained(f"{case}.{path}") / f"{case}.{path}.json").read_text())
-    # A tf.function is given its variables, and changes them where they are.
+    # A tf.function's variables are its arguments, changed on their devices.
     for kind in (FORWARD, BACK, STATE, *((UPDATE,) if path == "estimator" else ())):
         found = {(match[1], device) for device, names in ran.items() for name in names if (match := kind.search(name))}
         assert found == set(PLACES[case].items()), kind.pattern
 
 
 def divided(path: str, **parallel: object) -> dict:
-    """The declared trainer of `mnist_cnn`, on two devices."""
+    """Returns the declared trainer of `mnist_cnn`, on two devices."""
     return {**as_shipped(ONE_DEVICE), "path": path, **parallel}
 
 
@@ -81,9 +81,9 @@ PIPELINE = {"pipeline_parallel": {"stages": 2, "microbatches": 4}}
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 @pytest.mark.parametrize("parallel", [MODEL, PIPELINE], ids=["layers", "stages"])
-def test_the_network_as_shipped_has_the_losses_weights_and_metrics_of_the_whole(trainings, path, parallel):
+def test_the_unchanged_network_has_the_losses_weights_and_metrics_of_the_whole(trainings, path, parallel):
     whole, parts = trainings.run(as_shipped(ONE_DEVICE), divided(path, **parallel))
     assert_alike(whole, parts, STEPS, FLOAT32)
-    # An Estimator's own `loss` of an evaluation is a mean of batch means, and there are 403 examples in batches of 100.
+    # An Estimator's `loss` of an evaluation is a mean of batch means, here of 403 examples in batches of 100.
     for name in ("eval_accuracy", "eval_average_loss"):
         assert parts.metric(name) == pytest.approx(whole.metric(name), abs=FLOAT32)

@@ -1,4 +1,4 @@
-"""A path changes what drives the training, not its results: Estimator, `fit` and the custom loop train the same."""
+"""The path does not change the results: Estimator, `fit` and the custom loop train equally."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 ESTIMATOR: dict[str, Any] = {}
 FIT, LOOP = {"path": "keras"}, {"path": "keras_custom_loop"}
 PATHS = {"fit": FIT, "loop": LOOP}
-# Absolute. TensorBoard has the losses in float32, whose last bit is 1e-7 of a number between 1 and 2.
+# Absolute tolerances. TensorBoard has float32 losses, whose last bit is 1e-7 of a number between 1 and 2.
 LOSS = 2.5e-7
 FLOAT64, FLOAT32 = 1e-12, 5e-6
-# Names in a checkpoint of an Estimator, and in one of Keras; that has the network's name in neither.
+# Names in a checkpoint of an Estimator, and in one of Keras, both without the network's name.
 RENAMED = {"global_step": "iter"}
-# Begin the names of their slots.
+# Prefixes of their slots' names.
 OPTIMIZERS = ("Adafactor", "Adam", "AdamW", "Momentum", "RMSprop", "SGD")
 MIRRORED = "mirrored, reduction_to_one_device"
 
 
 def regularised(train: dict[str, Any]) -> dict[str, Any]:
-    """The declared trainer of a network with both layers whose results depend on all replicas, in float64."""
+    """Returns the declared trainer of a float64 network with both layers that depend on all replicas."""
     return {
         "data": "mnist exact",
         "model": "own_networks:in_float64",
@@ -41,11 +41,11 @@ def regularised(train: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float) -> None:
-    """Compares every step's loss, and every variable that an Estimator's checkpoint has but the optimizer's."""
+    """Compares every step's loss, and every variable of an Estimator's checkpoint except the optimizer's."""
     assert estimator.steps == keras.steps == list(range(1, STEPS + 1))
     losses = [[each.loss(step) for step in each.steps] for each in (estimator, keras)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=loss)
-    # So that weights that stood still are not equal as well.
+    # Otherwise untrained weights would be equal as well.
     assert len(set(losses[0])) > STEPS // 2
     rates = [dict(read_losses(each.run.uri, ("learning_rate",))) for each in (estimator, keras)]
     assert rates[1] == pytest.approx(rates[0], rel=0, abs=1e-8)
@@ -63,8 +63,8 @@ def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float
 
 
 def without_scope(trained: Trained) -> dict[str, np.ndarray]:
-    """The weights and the step of an Estimator's checkpoint, by the names that Keras has for them."""
-    # Whatever is kept of a weight is there once, for as many replicas as go on.
+    """Returns the weights and the step of an Estimator's checkpoint, by their names in Keras."""
+    # Each slot of a weight is saved once, for any number of replicas.
     assert not [name for name in trained.weights if "/replica_" in name]
     values = {name: value for name, value in trained.weights.items() if name.partition("/")[0] not in OPTIMIZERS}
     return {RENAMED.get(name, name.partition("/")[2]): value for name, value in values.items()}
@@ -78,7 +78,7 @@ def without_scope(trained: Trained) -> dict[str, np.ndarray]:
         for path in PATHS
     ],
 )
-def test_losses_and_weights_are_those_of_the_estimator(trainings, path, strategy):
+def test_losses_and_weights_equal_those_of_the_estimator(trainings, path, strategy):
     declared = in_float64("mnist_cnn", strategy)
     estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
     assert_equal(estimator, keras, LOSS, FLOAT64)
@@ -87,7 +87,7 @@ def test_losses_and_weights_are_those_of_the_estimator(trainings, path, strategy
 @pytest.mark.long
 @pytest.mark.parametrize("train", [ONE_DEVICE, TWO_DEVICES, CENTRAL, MULTI_WORKER])
 @pytest.mark.parametrize("path", PATHS)
-def test_the_network_as_shipped_has_the_losses_and_weights_of_the_estimator(trainings, path, train):
+def test_the_unchanged_network_has_the_losses_and_weights_of_the_estimator(trainings, path, train):
     declared = as_shipped(train)
     estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
     assert_equal(estimator, keras, FLOAT32, FLOAT32)
@@ -96,7 +96,7 @@ def test_the_network_as_shipped_has_the_losses_and_weights_of_the_estimator(trai
 @pytest.mark.long
 @pytest.mark.parametrize("train", [ONE_DEVICE, MULTI_WORKER])
 @pytest.mark.parametrize("path", PATHS)
-def test_normalisation_and_dropout_are_those_of_the_estimator(trainings, path, train):
+def test_normalisation_and_dropout_equal_those_of_the_estimator(trainings, path, train):
     declared = regularised(train)
     estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
     assert keras.loss(STEPS) < keras.loss(1) - 0.5
@@ -104,7 +104,7 @@ def test_normalisation_and_dropout_are_those_of_the_estimator(trainings, path, t
 
 
 @pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])
-def test_arguments_of_a_network_that_are_named_as_options_change_none_of_these(trainings, path):
+def test_arguments_of_a_network_with_the_names_of_options_do_not_change_the_options(trainings, path):
     params = {
         "seed": 7,
         "train_steps": 9,
@@ -119,13 +119,13 @@ def test_arguments_of_a_network_that_are_named_as_options_change_none_of_these(t
     declared = {**in_float64("mnist_cnn", "one_device"), "model": "own_networks:named_like_options", "params": params}
     estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
     assert_equal(estimator, keras, LOSS, FLOAT64)
-    # What the network was called with.
+    # Arguments of the network.
     assert estimator.weights["net/dense/bias"].shape == (7,)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["fit", "loop"])
-def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large_executions(trainings, tmp_path, path):
+def test_a_resumed_training_with_single_steps_has_the_bits_of_one_with_large_executions(trainings, tmp_path, path):
     declared = {
         "data": "mnist exact",
         "model": "own_networks:regularised",
@@ -151,13 +151,13 @@ def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large
     assert [longer.loss(step) for step in whole.steps] == [whole.loss(step) for step in whole.steps]
     assert sorted(longer.weights) == sorted(whole.weights)
     for name, value in whole.weights.items():
-        # How often something was saved.
+        # The number of checkpoints.
         if name != "save_counter":
             np.testing.assert_array_equal(value, longer.weights[name], err_msg=name)
 
 
 @pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])
-def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(trainings, images, path):
+def test_the_served_model_has_the_names_shapes_and_outputs_of_the_estimator(trainings, images, path):
     declared = in_float64("mnist_cnn", "one_device")
     pixels, labels = images("mnist exact").eval
     records = [example(image=image.tobytes()) for image in pixels]

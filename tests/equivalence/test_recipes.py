@@ -1,4 +1,4 @@
-"""What is declared of the optimizer and the loss trains the same on an Estimator and in Keras, under every strategy."""
+"""Options of the optimizer and the loss train equally on an Estimator and in Keras, under every strategy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.equivalence.train_recipes import BATCH, CONSTRAINED, LEFT_OUT, OTHERS
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
-# Absolute, of float64.
+# Absolute tolerance, in float64.
 WEIGHTS = 1e-9
-# Their update rules are those of both paths in tests/model_fn, too; a third of the time here is theirs.
+# tests/model_fn covers their update rules on both paths; they take a third of the time here.
 LONG = ("nadam", "adafactor")
 
 
 @pytest.fixture(scope="module")
 def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
-    """The weights that came of a training; of LONG all are done in one process, of the others in another."""
+    """Returns a training's weights; one process trains all of LONG, another the rest."""
     folder = tmp_path_factory.mktemp("recipes")
     done: set[tuple[str, ...]] = set()
 
@@ -44,26 +44,26 @@ TRAINED = [
         for strategy in SECTIONS
         if LEFT_OUT.get(recipe) != strategy
     ),
-    # What layers put out is regularised in a functional network as well.
+    # Outputs of layers are regularised in a functional network as well.
     *(("branched", *run) for run in (("keras", "one_device"), ("estimator", "mirrored"), ("keras", "mirrored"))),
     *((recipe, path, strategy) for recipe in CONSTRAINED for path in PATHS for strategy in ("one_device", "mirrored")),
 ]
 
 
 @pytest.mark.parametrize(("recipe", "path", "strategy"), TRAINED)
-def test_weights_are_those_of_an_estimator_on_one_device(weights, recipe, path, strategy):
+def test_weights_equal_those_of_an_estimator_on_one_device(weights, recipe, path, strategy):
     one, other = weights(f"{recipe}.estimator.one_device"), weights(f"{recipe}.{path}.{strategy}")
     np.testing.assert_allclose(other, one, rtol=0, atol=WEIGHTS)
     if recipe in CONSTRAINED:
         check_constraints(other)
 
 
-def test_weights_keep_their_constraints_where_the_loss_is_scaled(weights):
+def test_weights_keep_their_constraints_with_a_scaled_loss(weights):
     check_constraints(weights("constrained_half"))
 
 
 def check_constraints(weights: np.ndarray) -> None:
-    """Those of `constrained`: by the order of names a bias, its kernel of 144 x 8, the table of 9 x 4, the logits'."""
+    """Checks `constrained`: in order of names a bias, its kernel of 144 x 8, the table of 9 x 4, the logits'."""
     kernel, table, bias = np.split(weights, [8, 1160, 1196, 1198])[1:4]
     norms = np.linalg.norm(kernel.reshape(144, 8), axis=0)
     assert norms.max() == pytest.approx(0.5, abs=1e-6)
@@ -79,8 +79,8 @@ def test_clipping_and_the_loss_options_change_them(weights, name):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
-def test_a_scaled_rate_is_what_each_step_uses(weights, path, strategy):
-    # From the rate of one replica to that of two; of one replica the plain warm-up.
+def test_each_step_uses_the_scaled_rate(weights, path, strategy):
+    # From the rate of one replica to that of two; with one replica, the plain warm-up.
     warm = (lambda step: 1 + min(step / 4, 1)) if strategy == "mirrored" else (lambda step: min((step + 1) / 4, 1))
     rates = [0.1 * warm(step) for step in range(STEPS)]
     found = weights(f"scaled.{path}.{strategy}")
@@ -90,7 +90,7 @@ def test_a_scaled_rate_is_what_each_step_uses(weights, path, strategy):
 
 
 def _descended(rates: list[float]) -> np.ndarray:
-    """The weights of `linear` after a step of gradient descent for each rate."""
+    """Returns the weights of `linear` after a step of gradient descent for each rate."""
     weights = np.zeros((math.prod(SHAPE), 2))
     for rate, (features, labels) in zip(rates, data(BATCH).as_numpy_iterator()):
         images = features["image"].reshape(BATCH, -1).astype(np.float64)
@@ -101,7 +101,7 @@ def _descended(rates: list[float]) -> np.ndarray:
 
 
 CLASS_WEIGHTS = {"class_weights": [1.0, 3.0, *[1.0] * 8]}
-# As they are declared: the schedules, the ways to clip and to decay weights, the options of the loss.
+# Declared options: schedules, clipping, weight decay, options of the loss.
 DECLARED = {
     **RECIPES,
     "adafactor": {**RECIPES["adafactor"], **CLASS_WEIGHTS},
@@ -143,13 +143,13 @@ DECLARED = {
         }
     },
 }
-# What each of these changes is seen by leaving it out.
+# Each of these is left out, to see its effect.
 OPTIONS = {"clip_norm", "global_clip_norm", "clip_value", "weight_decay", "decoupled_weight_decay"}
 LOSS_OPTIONS = {"label_smoothing", "class_weights"}
 
 
 def declared(recipe: dict, path: str, train: dict = ONE_DEVICE) -> dict:
-    """The declared trainer of a recipe, on one of the three paths."""
+    """Returns the declared trainer of a recipe, on one of the three paths."""
     return {
         "path": path,
         "data": "mnist exact",
@@ -187,7 +187,7 @@ def test_a_recipe_trains_the_same_on_each_path(trainings, recipe, path, train):
     losses = [[each.loss(step) for step in each.steps] for each in (first, other)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6, atol=0)
     rates = [dict(read_losses(each.run.uri, ("learning_rate",))) for each in (first, other)]
-    # Of float32, and of what is left of its highest value.
+    # In float32, relative to its highest value.
     assert rates[1] == pytest.approx(rates[0], rel=0, abs=3e-7 * max(rates[0].values()))
     assert len(set(rates[0].values())) > 2
     for metric in ("eval_accuracy", "eval_average_loss"):
@@ -196,7 +196,7 @@ def test_a_recipe_trains_the_same_on_each_path(trainings, recipe, path, train):
 
 @pytest.mark.long
 @pytest.mark.parametrize("recipe", DECLARED)
-def test_each_entry_of_a_recipe_changes_what_is_trained(trainings, recipe):
+def test_each_entry_of_a_recipe_changes_the_weights(trainings, recipe):
     whole = DECLARED[recipe]
     options = whole["optimizer"]
     fewer = [{**whole, "optimizer": _without(options, name)} for name in OPTIONS.intersection(options)]
@@ -214,7 +214,7 @@ def _without(values: dict, name: str) -> dict:
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
-def test_two_workers_scale_as_two_devices_do(trainings, path):
+def test_two_workers_scale_like_two_devices(trainings, path):
     def scaled(train: dict, **optimizer) -> dict:
         values = {"name": "sgd", "learning_rate": 0.01, "warmup_steps": 30, **optimizer}
         return declared({"params": {"network": "linear"}, "optimizer": values}, path, train)
@@ -225,13 +225,13 @@ def test_two_workers_scale_as_two_devices_do(trainings, path):
     )
     assert largest_difference(workers.weights, mirrored.weights) <= WEIGHTS
     assert largest_difference(workers.weights, one.weights) > 1e-4
-    said = workers.run.get_string_custom_property("learning_rate")
-    assert said == "0.0141421 (0.01 times the root of 2 replicas)"
+    learning_rate = workers.run.get_string_custom_property("learning_rate")
+    assert learning_rate == "0.0141421 (0.01 times the root of 2 replicas)"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
-def test_balanced_classes_have_the_weights_of_their_counts(trainings, images, path):
+def test_balanced_classes_are_weighted_by_their_counts(trainings, images, path):
     network = {"path": path, "data": "mnist exact", "model": "mnist_cnn", "train_steps": 10, "threads": {"intra_op": 1}}
     counts = np.bincount(images("mnist exact").train[1], minlength=10)
     weights = [float(counts.sum()) / (10 * count) for count in counts.tolist()]

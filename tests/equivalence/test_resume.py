@@ -1,4 +1,4 @@
-"""A run that goes on from a checkpoint ends as one that was not interrupted, and begins as fast at any step."""
+"""A resumed run ends like an uninterrupted one, and starts equally fast at any step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.long, pytest.mark.timeout(300
 
 CHECKPOINT, KILL = 20, 27
 LATE = 1_000_000
-# To read past all examples before LATE would take this many times as long.
+# Skipping all examples before LATE would take this many times as long.
 STEP_TIMEOUT = 30
 
 
@@ -28,19 +28,19 @@ def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
     assert marker.exists()
     assert after.metric("restarts") == 1
     assert after.metric("last_step") == STEPS
-    # The second attempt went on from the checkpoint before the kill.
+    # The second attempt resumed from the checkpoint before the kill.
     *_, log = sorted((Path(after.run.uri) / "logs").glob("chief-0.attempt-*.progress.jsonl"))
     events = map(json.loads, log.read_text().splitlines())
     assert next(event["step"] for event in events if event["event"] == "step") == CHECKPOINT
     assert after.steps == before.steps
-    # Every loss, those of steps that were done again included: the second attempt read the batches of its steps.
+    # Every loss, repeated steps included: the second attempt read the right batches.
     np.testing.assert_allclose(
         [loss for _, loss in after.losses], [before.loss(step) for step, _ in after.losses], rtol=0, atol=AS_SHIPPED
     )
     assert largest_difference(before.weights, after.weights) <= AS_SHIPPED
 
 
-def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainings, tmp_path, caplog):
+def test_a_lengthened_training_has_the_bits_of_one_of_that_length(trainings, tmp_path, caplog):
     declared = {
         "data": "mnist exact",
         "model": "mnist_cnn",
@@ -59,7 +59,7 @@ def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainin
     assert whole.metric("first_step") == 0
     assert f"but of {STEPS // 2} steps, is at step {STEPS // 2}" in caplog.text
     assert "cosine" not in caplog.text
-    # What was published is as it was.
+    # The published model is unchanged.
     assert half.weights["global_step"] == read_weights(half.run.uri)["global_step"] == STEPS // 2
     assert longer.losses == whole.losses
     assert sorted(longer.weights) == sorted(whole.weights)
@@ -68,7 +68,7 @@ def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainin
 
 
 def make_late(folder: Path) -> None:
-    """Replaces the checkpoints of a training by one that says it has come to step LATE."""
+    """Replaces the checkpoints of a training by one of step LATE."""
     weights = read_weights(str(folder))
     assert weights["global_step"] == CHECKPOINT
     for path in folder.glob("model.ckpt-*"):
@@ -82,7 +82,7 @@ def make_late(folder: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
-def test_two_workers_go_on_at_a_late_step_as_soon_as_at_the_first(trainings, tmp_path):
+def test_two_workers_resume_at_a_late_step_as_fast_as_at_the_first(trainings, tmp_path):
     train = {**MULTI_WORKER, "timeout_seconds": STEP_TIMEOUT}
     values = {
         **as_shipped(train),

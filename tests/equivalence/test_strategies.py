@@ -24,7 +24,7 @@ NETWORKS = {
     "mnist_cnn": {"data": "mnist exact", "global_batch_size": 32},
     "cifar_cnn": {"data": "cifar10 exact", "global_batch_size": 16},
 }
-# The others take minutes; `test_layers` and `test_recipes` train under two devices in seconds.
+# The others take minutes; `test_layers` and `test_recipes` train on two devices in seconds.
 SHORT = ("one_device", "multi_worker_mirrored")
 EACH = [
     pytest.param(network, strategy, marks=[] if network == "mnist_cnn" and strategy in SHORT else pytest.mark.long)
@@ -32,14 +32,14 @@ EACH = [
     for strategy in STRATEGIES
 ]
 STEPS = 60
-# Absolute. The network is float64; the loss is reported in float32, whose last bit is 1e-7.
+# Absolute tolerances. The network is float64; the reported loss is float32, whose last bit is 1e-7.
 LOSS, WEIGHTS = 1e-6, 1e-9
 # In float32.
 AS_SHIPPED = 1e-5
 
 
 def in_float64(network: str, strategy: str) -> dict:
-    """The declared trainer of a network in float64: see `own_networks`."""
+    """Returns the declared trainer of a network in float64: see `own_networks`."""
     train, evaluate = STRATEGIES[strategy]
     return {
         "model": "own_networks:in_float64",
@@ -53,10 +53,10 @@ def in_float64(network: str, strategy: str) -> dict:
 
 
 def as_shipped(train: dict) -> dict:
-    """The declared trainer of `mnist_cnn`, in float32.
+    """Returns the declared trainer of `mnist_cnn`, in float32.
 
-    The learning rate is small: where a rounding turns a ReLU or a maximum over, as it may in any two trainings, weights
-    then differ by less than is tested for.
+    The learning rate is small: if rounding flips a ReLU or a maximum, as it may in any two trainings, weights then
+    differ by less than the tolerance.
     """
     return {
         "data": "mnist",
@@ -71,7 +71,7 @@ def as_shipped(train: dict) -> dict:
 
 @pytest.fixture(scope="module")
 def trained(trainings):
-    """What came of a network under a strategy; beside it that of one device is trained."""
+    """Returns the outputs of a network under a strategy; trains it on one device at the same time."""
 
     def find(network: str, strategy: str) -> Trained:
         return trainings.run(in_float64(network, "one_device"), in_float64(network, strategy))[1]
@@ -86,19 +86,19 @@ def assert_equal(one: Trained, other: Trained, loss: float, weights: float) -> N
     np.testing.assert_allclose([other.loss(s) for s in other.steps], [one.loss(s) for s in one.steps], 0, loss)
     assert one.weights["global_step"] == other.weights["global_step"] == STEPS
     assert largest_difference(one.weights, other.weights) <= weights
-    # Weights that stood still would be equal as well.
+    # Untrained weights would be equal as well.
     initial = read_weights(f"{one.run.uri}/model.ckpt-0")
     moved = [np.abs(value - initial[name]).max() for name, value in one.weights.items() if name.endswith("kernel")]
     assert min(moved) > 10 * weights
 
 
 @pytest.mark.parametrize(("network", "strategy"), [each for each in EACH if each.values[1] != "one_device"])
-def test_losses_and_weights_are_those_of_one_device(trained, network, strategy):
+def test_losses_and_weights_equal_those_of_one_device(trained, network, strategy):
     assert_equal(trained(network, "one_device"), trained(network, strategy), LOSS, WEIGHTS)
 
 
 @pytest.mark.long
-def test_two_workers_train_the_network_as_shipped(trainings):
+def test_two_workers_train_the_unchanged_network(trainings):
     one, other = trainings.run(as_shipped(ONE_DEVICE), as_shipped(MULTI_WORKER))
     assert_equal(one, other, AS_SHIPPED, AS_SHIPPED)
 
@@ -129,7 +129,7 @@ AUGMENTED = {
 
 
 def augmented(kind: str) -> dict:
-    """The declared trainer of augmented images."""
+    """Returns the declared trainer of augmented images."""
     path, train = AUGMENTED[kind]
     return {**as_shipped(train), "data": "mnist exact", "train_steps": 20, "path": path, "augment": AUGMENT}
 

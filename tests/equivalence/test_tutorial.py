@@ -1,4 +1,4 @@
-"""TensorFlow's multi-worker Estimator tutorial trains here as its plain script does: the same losses, step by step."""
+"""TensorFlow's multi-worker Estimator tutorial has the same losses here as its plain script, step by step."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tfx_estimator.components.trainer.settings import Settings
 pytestmark = [pytest.mark.equivalence, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 STEPS = 50
-# Absolute, of float32.
+# Absolute tolerance, in float32.
 LOSS = 1e-5
-# Strategy -> the tasks of the plain script beside the chief.
+# Strategy -> the tasks of the plain script in addition to the chief.
 TASKS: dict[str, tuple[str, ...]] = {"mirrored": (), "multi_worker_mirrored": ("worker",), "parameter_server": ("ps",)}
-TOLD = {"notes": [], "batch": "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"}
+CHECK = {"notes": [], "batch": "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"}
 WORKERS: dict[str, Any] = {"strategy": "multi_worker_mirrored", "workers": 2}
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The example's module file, and the one that seeds it, in a folder of their own."""
+    """The example's module file, and the one that seeds it, in their own folder."""
     folder = tmp_path / "modules"
     folder.mkdir()
     for source in (
@@ -47,7 +47,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callable[[str], dict[int, float]]:
-    """Trains by the plain script, in a process for each task; returns the losses of all steps."""
+    """Trains by the plain script, one process for each task; returns the losses of all steps."""
 
     def train(strategy: str) -> dict[int, float]:
         kinds = ("chief", *TASKS[strategy])
@@ -65,7 +65,7 @@ def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callabl
         try:
             assert tasks[0].wait(200) == 0, (tmp_path / "chief.log").read_text()[-3000:]
         finally:
-            # A parameter server never ends by itself.
+            # A parameter server never exits.
             for task in tasks[1:]:
                 task.kill()
                 task.wait(20)
@@ -75,15 +75,15 @@ def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callabl
 
 
 @pytest.mark.parametrize(
-    ("train", "others", "told"),
+    ("train", "others", "check"),
     [
-        (WORKERS, {"evaluator": True}, TOLD),
-        pytest.param({"strategy": "mirrored", "devices": {"cpu": 2}}, {}, TOLD, marks=pytest.mark.long),
+        (WORKERS, {"evaluator": True}, CHECK),
+        pytest.param({"strategy": "mirrored", "devices": {"cpu": 2}}, {}, CHECK, marks=pytest.mark.long),
         pytest.param({"strategy": "parameter_server", "workers": 1, "ps": 1}, {}, None, marks=pytest.mark.long),
     ],
     ids=lambda value: value.get("strategy") if isinstance(value, dict) else None,
 )
-def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, module, train, others, told):
+def test_the_tutorial_has_the_losses_of_its_plain_script(plain, training, module, train, others, check):
     settings = Settings(arguments={"distribution": {"train": train, "max_restarts": 0, **others}})
     model, model_run = training.run(settings, STEPS, trainer_fn="seeded.trainer_fn")
     found = dict(read_losses(f"{model_run.uri}/Format-Serving"))
@@ -94,7 +94,7 @@ def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, 
     assert len(set(expected.values())) > STEPS / 2
     assert (model / "Format-Serving" / "saved_model.pb").is_file()
     verdict = Path(model_run.uri) / "replica_check.json"
-    assert (json.loads(verdict.read_text()) if verdict.exists() else None) == told
+    assert (json.loads(verdict.read_text()) if verdict.exists() else None) == check
 
 
 @pytest.mark.long
@@ -103,6 +103,6 @@ def test_under_two_workers_of_a_parameter_server_the_tutorial_does_its_steps(tra
     train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     settings = Settings(arguments={"distribution": {"train": train, "max_restarts": 0, "evaluator": True}})
     model, model_run = training.run(settings, STEPS, trainer_fn=f"seeded.{name}")
-    # Each worker finishes the step that it is in.
+    # Each worker completes its step.
     assert STEPS <= model_run.get_float_custom_property("last_step") <= STEPS + 2
     assert (model / "Format-Serving" / "saved_model.pb").is_file()

@@ -1,4 +1,4 @@
-"""What the workers of an Estimator send each other: half of the bytes, in messages of the declared size."""
+"""Messages between an Estimator's workers: half of the bytes, in the declared size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.long, pytest.mark.timeout(300
 
 WEIGHTS = 347_146
 SGD = {"name": "sgd", "learning_rate": 0.01, "schedule": "constant"}
-# With a norm of all gradients they are reduced, and then applied, by this project's own code.
+# With global-norm clipping, this project's code reduces and applies the gradients.
 CLIPPED = {"optimizer": {**SGD, "global_clip_norm": 0.1}}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({"optimizer": SGD}, {}),
@@ -29,7 +29,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def trained(trainings, tmp_path_factory) -> dict[str, tuple[Trained, float, int]]:
-    """Of each case, what came of it; the bytes that crossed the wire in a step; and how many messages it has."""
+    """The outputs of each case, its bytes on the wire per step, and its number of messages."""
     folder = tmp_path_factory.mktemp("wire")
     declared = []
     for name, (trainer, strategy) in CASES.items():
@@ -42,17 +42,17 @@ def trained(trainings, tmp_path_factory) -> dict[str, tuple[Trained, float, int]
 
 
 def _messages(result: Trained) -> int:
-    """Sums over the workers in the graph of a step."""
+    """Counts the sums over the workers in the graph of a step."""
     return Path(result.run.uri, "graph.pbtxt").read_text().count('op: "CollectiveReduce')
 
 
 @pytest.mark.parametrize(("plain", "name"), [("plain", "bf16"), ("clipped", "clipped fp16")])
-def test_compressed_gradients_have_two_bytes_an_entry(trained, plain, name):
+def test_compressed_gradients_have_two_bytes_per_entry(trained, plain, name):
     (whole, bytes_whole, _), (half, bytes_half, _) = trained[plain], trained[name]
-    # In a ring of two, what one sends the other receives: in each of two directions.
+    # In a ring of two, one receives what the other sends, in both directions.
     assert 2 * WEIGHTS * 4 < bytes_whole < 2 * WEIGHTS * 4 * 1.15
     assert 2 * WEIGHTS * 2 < bytes_half < 2 * WEIGHTS * 2 * 1.3
-    # Rounded, and not lost; clipped to a tenth, by as little as 1e-7.
+    # Rounded, not lost; after clipping to a tenth, by as little as 1e-7.
     assert 0 < largest_difference(whole.weights, half.weights) < 1e-3
     assert half.loss(20) == pytest.approx(whole.loss(20), abs=0.01)
 

@@ -1,6 +1,6 @@
 """Trains with whole batches and in parts, in one process: `python -m tests.equivalence.train_accumulation FOLDER CASE`.
 
-In a process of its own, since logical devices must be set up before TensorFlow's first op.
+In its own process, because logical devices must be set up before TensorFlow's first op.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CASES = {
     "more parallel": _SGD,
     "both": _SGD,
 }
-# Path and strategy of the trainings in parts; the whole batches are trained by an Estimator on one device.
+# Path and strategy of the trainings in parts; an Estimator on one device trains the whole batches.
 TRAINED = {
     "sgd": [("estimator", "mirrored"), ("keras", "one_device")],
     "more sgd": [
@@ -58,7 +58,7 @@ TRAINED = {
 
 
 def main(folder: str, case: str) -> None:
-    """Trains a case, and saves the weights of each to `CASE.PATH.STRATEGY.npz`, and of whole batches to `CASE.npz`."""
+    """Trains a case; saves the weights to `CASE.PATH.STRATEGY.npz`, and those of whole batches to `CASE.npz`."""
     built = begin()
     recipe, network = CASES[case]
     np.savez(Path(folder) / f"{case}.npz", *with_estimator(recipe, None, f"{folder}/{case}", **network))

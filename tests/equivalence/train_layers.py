@@ -1,6 +1,6 @@
 """Trains small Estimators under several strategies in one process: `python -m tests.equivalence.train_layers FOLDER`.
 
-In a process of its own, since logical devices must be set up before TensorFlow's first op.
+In its own process, because logical devices must be set up before TensorFlow's first op.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def train(case: str, strategy: str, built: Optional[tf.distribute.Strategy], fol
     model_fn = make_model_fn(functools.partial(in_float64, **network))
     tf.estimator.Estimator(model_fn, config=config, params=params).train(input_fn, max_steps=STEPS)
     losses = [loss for _, loss in read_losses(model_dir)]
-    # The name of a file's member holds no slash.
+    # Names in an npz file have no slash.
     weights = {name.replace("/", "."): value for name, value in read_weights(model_dir).items()}
     np.savez(folder / f"{case}.{strategy}.npz", losses=losses, **weights)
 
 
 def begin() -> dict[str, Optional[tf.distribute.Strategy]]:
-    """Sets a process up as a task is, and makes the strategies."""
+    """Sets the process up like a task, and creates the strategies."""
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
     patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))

@@ -1,6 +1,6 @@
 """Trains networks whole and divided, in one process: `python -m tests.equivalence.train_parallel FOLDER CASE.PATH …`.
 
-In a process of its own, since logical devices must be set up before TensorFlow's first op.
+In its own process, because logical devices must be set up before TensorFlow's first op.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class _Traces(tf.compat.v1.train.SessionRunHook):
-    """Traces one step, and keeps what ran where."""
+    """Traces one step, and keeps the device of each operation."""
 
     def __init__(self) -> None:
         self.ran: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def _device(name: str) -> str:
 
 
 def _partitions(metadata: Any) -> dict[str, list[str]]:
-    """What a tf.function runs where, once TensorFlow has cut it."""
+    """Returns the operations of a tf.function by device, after TensorFlow's partitioning."""
     graphs: Iterable[Any] = (each for function in metadata.function_graphs for each in function.partition_graphs)
     found: dict[str, list[str]] = {}
     for node in (node for graph in graphs for node in graph.node):
@@ -85,7 +85,7 @@ def _partitions(metadata: Any) -> dict[str, list[str]]:
 
 
 def with_estimator(section: TrainerSection, folder: str) -> tuple[list[np.ndarray], dict[str, list[str]]]:
-    """Trains by the built-in model_fn; returns the weights, and what ran on which device in the last step."""
+    """Trains by the built-in model_fn; returns the weights, and the last step's operations by device."""
     params = {
         "num_classes": 2,
         "optimizer": section.optimizer.resolved(),
@@ -135,7 +135,7 @@ def with_keras(section: TrainerSection) -> tuple[list[np.ndarray], dict[str, lis
 
 
 def main(folder: str, *names: str) -> None:
-    """Trains cases, and saves the weights to `CASE.PATH.npz`, of the whole network to `CASE.npz`, and the devices."""
+    """Trains cases; saves the weights to `CASE.PATH.npz`, the whole network's to `CASE.npz`, and the devices."""
     tf.get_logger().setLevel("ERROR")
     sys.path.insert(0, str(Path(__file__).parent / "user"))
     configure_devices(cpus=3)

@@ -1,6 +1,6 @@
 """Trains a small network as declared, by an Estimator and by Keras, under several strategies in one process.
 
-`python -m tests.equivalence.train_recipes FOLDER NAME…`; in a process of its own, as `train_layers`.
+`python -m tests.equivalence.train_recipes FOLDER NAME…`; in its own process, like `train_layers`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 BATCH, STEPS = 16, 12
 SHAPE = (12, 12, 1)
-# Entries of `params`. Each clips below the norms that there are, and each optimizer remembers in another way.
+# Entries of `params`. Each clips below the actual norms, and each optimizer has different slots.
 RECIPES: dict[str, dict[str, Any]] = {
     "momentum": {"optimizer": {"name": "momentum", "global_clip_norm": 0.3, "warmup_steps": 4}},
     "nadam": {
@@ -42,7 +42,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "class_weights": [1.0, 3.0],
     },
 }
-# What of a recipe its parts must not change.
+# Entries of a recipe that parts must not change.
 WITH_ALL: dict[str, Any] = {
     "optimizer": {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.01, "global_clip_norm": 1.0},
     "class_weights": [1.0, 3.0],
@@ -54,7 +54,7 @@ SCALED: dict[str, Any] = {
 }
 # Trains `branched`, likewise.
 PLAIN: dict[str, Any] = {"optimizer": {"name": "sgd", "learning_rate": 0.05, "schedule": "constant"}}
-# Train `constrained`, likewise: as TensorFlow applies updates, and as an option has us do it.
+# Train `constrained`, likewise: with updates by TensorFlow, and by our code because of an option.
 _CONSTRAINED: dict[str, Any] = {"name": "momentum", "learning_rate": 0.5, "schedule": "constant"}
 CONSTRAINED: dict[str, dict[str, Any]] = {
     "constrained": {"optimizer": _CONSTRAINED},
@@ -63,14 +63,14 @@ CONSTRAINED: dict[str, dict[str, Any]] = {
 # Two strategies of several devices for the first alone: each training costs a second.
 LEFT_OUT = {"nadam": "central_storage", "adafactor": "mirrored"}
 PATHS = ("estimator", "keras")
-# What is trained besides RECIPES.
+# Name of the trainings other than RECIPES.
 OTHERS = "others"
-# Ends of the names of what is trained.
+# Suffixes of the names of trained weights.
 WEIGHTS = ("kernel", "bias", "gamma", "beta", "embeddings")
 
 
 def data(batch: int) -> tf.data.Dataset:
-    """Images, as features, whose label is in their upper half; in batches."""
+    """Returns batches of images, as features, with the label in their upper half."""
     images = np.random.default_rng(7).normal(size=(10 * BATCH, *SHAPE)).astype(np.float32) + 0.5
     labels = (images[:, : SHAPE[0] // 2].mean((1, 2, 3)) > 0.5).astype(np.int64)
     return tf.data.Dataset.from_tensor_slices(({"image": images}, labels)).repeat().batch(batch, drop_remainder=True)
@@ -83,7 +83,7 @@ def with_estimator(
     network: Union[str, Callable[[int], tf.keras.Model]] = "regularised",
     **options: str,
 ) -> list[np.ndarray]:
-    """Trains by the built-in model_fn; returns the weights, by the order of their names."""
+    """Trains by the built-in model_fn; returns the weights in order of their names."""
 
     def input_fn(input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
         batch = input_context.get_per_replica_batch_size(BATCH) if input_context else BATCH
@@ -97,7 +97,7 @@ def with_estimator(
 
 
 def trained_weights(folder: str) -> list[np.ndarray]:
-    """The weights of an Estimator's last checkpoint, by the order of their names."""
+    """Returns the weights of an Estimator's last checkpoint in order of their names."""
     weights = read_weights(folder)
     return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in WEIGHTS]
 
@@ -123,7 +123,7 @@ def with_keras(
 
 
 def main(folder: str, *names: str) -> None:
-    """Trains RECIPES, and OTHERS, by their names, and saves the weights of each to `RECIPE.PATH.STRATEGY.npz`."""
+    """Trains RECIPES and OTHERS by name; saves the weights of each to `RECIPE.PATH.STRATEGY.npz`."""
     for strategy, built in begin().items():
         for name in names:
             if name == OTHERS:

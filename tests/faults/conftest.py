@@ -1,4 +1,4 @@
-"""Trainings that are killed, stopped and damaged on purpose, and the matrix of what came of them."""
+"""Trainings with injected faults (kills, stops, damages), and a table of their results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.table import Table
 from tests.components.trainer.conftest import Training, declaration, digits, settings  # noqa: F401
 from tests.faults.injector import Fault
 
-# Steps between two checkpoints, and in all.
+# Steps between two checkpoints, and in total.
 INTERVAL, STEPS = 25, 150
-# TensorFlow 2's, on the Keras paths: two that do steps, and variables in parts on two servers.
+# TensorFlow 2's, on the Keras paths: two workers, and partitioned variables on two servers.
 SERVED = {
     "strategy": "parameter_server",
     "workers": 3,
@@ -54,7 +54,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 class Faulty:
-    """Runs a training, and does something to it on the way."""
+    """Runs a training, and injects faults."""
 
     def __init__(self, training: Training, settings: Any, rows: list) -> None:
         self.training = training
@@ -64,7 +64,7 @@ class Faulty:
     def settings(self, train: dict[str, Any], path: str = "estimator", **distribution: Any) -> Any:
         """Settings of a short training with short deadlines."""
         train = {"timeout_seconds": 10, **train} if train["strategy"] == "multi_worker_mirrored" else train
-        # Stale gradients at the rate of the others diverge now and then, without any fault.
+        # At the learning rate of the others, stale gradients sometimes diverge without any fault.
         slower = {"optimizer": {"learning_rate": 0.02}} if train["strategy"] == "parameter_server" else {}
         section = {
             **slower,
@@ -76,7 +76,7 @@ class Faulty:
         return self.make_settings(section, path=path, start_timeout=45.0, stall_timeout=12.0)
 
     def run(self, name: str, settings: Any, *faults: Fault) -> Any:
-        """Trains, while the faults wait for their moments."""
+        """Trains; each fault happens at its moment."""
         over = threading.Event()
         for fault in faults:
             fault.watch(self.training.root, over)
@@ -93,7 +93,7 @@ class Faulty:
         number = model_run.get_float_custom_property
         start, resumed = resumption(Path(model_run.uri) / "logs", faults)
         history = json.loads(model_run.get_string_custom_property("history"))
-        # A fault after the last step: until the end.
+        # After the last step: the time until the end.
         resumed = resumed or max((restart["seconds"] or 0.0 for restart in history), default=0.0)
         row = (name, *kind, "trained", int(number("last_step")), int(number("restarts")), int(number("lost_steps")))
         self.rows.append((*row, start, resumed))
@@ -102,7 +102,7 @@ class Faulty:
 
 
 def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
-    """Seconds of a normal start, the chief's quickest, and from the fault to the next step that is new."""
+    """Returns the seconds of the chief's quickest start, and those from the fault to the next new step."""
     steps, starts = [], []
     for path in logs.glob("*.progress.jsonl"):
         if path.name.split("-")[0] in ("chief", "worker"):

@@ -1,4 +1,4 @@
-"""Ends or disturbs a process before any of its file operations, by strace's injection of faults."""
+"""Ends or disturbs a process before a given file operation, by strace's fault injection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from tests.root import ROOT
 from tests.waiting import wait_until
 
-# What changes files; openat(2) also reads, see `changes`.
+# Calls that change files; openat(2) also reads, see `operations`.
 _CALLS = (
     "openat,creat,write,pwrite64,sendfile,copy_file_range,ftruncate,fsync,fdatasync,flock,"
     "rename,renameat,renameat2,mkdir,mkdirat,unlink,unlinkat,rmdir"
@@ -37,7 +37,7 @@ def need_strace() -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """A file operation of a process: the nth call of that name, from the moment on at which it stopped itself."""
+    """A file operation of a process: the nth call of that name after the process stopped itself."""
 
     call: str
     number: int
@@ -50,12 +50,12 @@ class Operation:
 class Forks:
     """Calls a function in forked copies of one process: see tests/faults/forks.py.
 
-    `target` is `module:function`, which stops its process by `stop_here` at the moment that counts.
+    `target` is `module:function`, which stops its process by `stop_here` before the traced operations.
     """
 
     def __init__(self, target: str, folder: Path) -> None:
         self._folder, self._logs = folder, 0
-        self._said: dict[int, Path] = {}
+        self._log_files: dict[int, Path] = {}
         self._command = [sys.executable, "-m", "tests.faults.forks", target]
         self._begin()
 
@@ -63,10 +63,10 @@ class Forks:
         self._server = subprocess.Popen(
             self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        assert self._answer() == "ready"
+        assert self._response() == "ready"
 
     def close(self) -> None:
-        """Ends the process, and with it a call that hangs."""
+        """Ends the process, and with it a hanging call."""
         self._server.stdin.close()
         try:
             self._server.wait(30)
@@ -76,12 +76,12 @@ class Forks:
         self._server.stdout.close()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return (self._folder / f"{self._logs}.log").read_text()
 
     @property
     def result(self) -> str:
-        return self.said.splitlines()[-1]
+        return self.output.splitlines()[-1]
 
     def call(self, *arguments: object) -> int:
         return self.wait(self.start(*arguments))
@@ -91,22 +91,22 @@ class Forks:
             self._begin()
         self._logs += 1
         log = self._folder / f"{self._logs}.log"
-        pid = self._ask(arguments=arguments, log=str(log))
-        self._said[pid] = log
+        pid = self._request(arguments=arguments, log=str(log))
+        self._log_files[pid] = log
         return pid
 
-    def said_by(self, pid: int) -> str:
-        return self._said[pid].read_text()
+    def output_of(self, pid: int) -> str:
+        return self._log_files[pid].read_text()
 
     def wait(self, pid: int) -> int:
-        """Returns the exit code of a call that was begun."""
-        return self._ask(wait=pid)
+        """Returns the exit code of a started call."""
+        return self._request(wait=pid)
 
     def operations(self, *arguments: object, within: str) -> list[Operation]:
-        """Calls, and lists the operations that change files."""
+        """Calls the function, and lists the operations that change files."""
         trace = self._folder / "trace"
         code = self._traced(arguments, "-y", "-o", str(trace), "-e", f"trace={_CALLS}")
-        assert code == 0, self.said
+        assert code == 0, self.output
         counts: dict[str, int] = {}
         found = []
         for match in filter(None, map(_LINE.match, trace.read_text().splitlines())):
@@ -118,9 +118,9 @@ class Forks:
         return found
 
     def disturbed(self, *arguments: object, operation: Operation, fault: str = "signal=KILL") -> int:
-        """Calls, and does something before one of its operations.
+        """Calls the function with a fault before one of its operations.
 
-        The fault is as of strace's `-e inject=`; returns the exit code, negative for a signal.
+        `fault` has the syntax of strace's `-e inject=`; returns the exit code, negative for a signal.
         """
         fault = f"inject={operation.call}:{fault}:when={operation.number}"
         return self._traced(arguments, "-o", os.devnull, "-e", f"trace={operation.call}", "-e", fault)
@@ -137,27 +137,27 @@ class Forks:
         return code
 
     def wait_for_stop(self, pid: int) -> None:
-        """Waits until a call that was begun has stopped itself."""
+        """Waits until a started call has stopped itself."""
 
         def has_stopped() -> bool:
-            assert psutil.pid_exists(pid), f"the process has ended before it came to where it stops:\n{self.said}"
+            assert psutil.pid_exists(pid), f"the process ended before it stopped itself:\n{self.output}"
             return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
         place = "the place where the process stops"
-        wait_until(has_stopped, lambda: f"{place}:\n{self.said}", _DEADLINE_SECONDS, every=0.005)
+        wait_until(has_stopped, lambda: f"{place}:\n{self.output}", _DEADLINE_SECONDS, every=0.005)
 
-    def _ask(self, **request: object) -> int:
+    def _request(self, **request: object) -> int:
         try:
             self._server.stdin.write(json.dumps(request) + "\n")
             self._server.stdin.flush()
-            return int(self._answer())
+            return int(self._response())
         except BaseException:
-            # A test's time is over: the answer that is still to come would be taken for the next one's.
+            # The test has timed out: the pending answer would be taken for the next one's.
             self._server.kill()
             self._server.wait()
             raise
 
-    def _answer(self) -> str:
+    def _response(self) -> str:
         return self._server.stdout.readline().strip()
 
 

@@ -1,9 +1,9 @@
-"""Calls a function in forked copies of one process, which has imported all that it needs, once.
+"""Calls a function in forked copies of one process that has imported what it needs.
 
     python -m tests.faults.forks MODULE:FUNCTION
 
-reads lines of JSON: `arguments`, and `log`, the file for what it prints, is a call, and is answered with the copy's
-process id; `wait`, a process id, is answered with its exit code.
+reads requests as lines of JSON. A call has `arguments` and `log`, the file for its output; the response is the copy's
+process id. A wait has `wait`, a process id; the response is its exit code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.base.installed import uncollected
 
 
 def main(target: str) -> None:
-    """Serves until stdin ends, or the process that asks."""
+    """Serves until stdin or the requesting process ends."""
     die_with(os.getppid())
     module, _, name = target.partition(":")
     with uncollected():
@@ -45,7 +45,7 @@ def _call(function, arguments: list, log: str) -> None:
     try:
         code = function(*arguments) or 0
     except SystemExit as end:
-        # As at the end of any process: what is no number is a message.
+        # Like at the normal end of a process: an exit code that is no number is a message.
         code = end.code or 0
         if not isinstance(code, int):
             print(code, file=sys.stderr)

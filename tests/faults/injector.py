@@ -1,4 +1,4 @@
-"""Does something to a task of a training at a moment of its life."""
+"""Injects a fault into a task of a training."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any, Optional
 import psutil
 
 _POLL_SECONDS = 0.02
-# As an Estimator writes a model; the Keras paths say when they begin.
+# The temporary folder of an Estimator's export; the Keras paths report the start.
 _BEING_EXPORTED = "training/*/export/*/temp-*"
 STARTING, TRAINING, EXPORTING = "starting", "training", "exporting"
 
 
 class Fault:
-    """Something that happens once, to one task, at a moment.
+    """A fault that happens once, to one task, at a moment.
 
     Args:
         task: Name of the task, for example `worker-0`.
         moment: `starting` (its process is a second old), `training` (the chief has done `step` steps) or `exporting`
             (the model is being written, or, for a task that trains, the last step is done).
-        act: What happens to its process.
-        step: Of `training`.
-        last_step: Of the whole training.
-        after: Another fault that must have happened before.
+        act: The action on its process.
+        step: The step for `training`.
+        last_step: The last step of the training.
+        after: Another fault that must happen before.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class Fault:
         self.task, self.moment = task, moment
         self._act, self._step, self._last_step, self._after = act, step, last_step, after
         self._thread: Optional[threading.Thread] = None
-        # The same by the clock of processes' creation, which the kernel counts from its own start: the two drift apart.
+        # The same on the clock of process creation times, which the kernel counts from boot: the two drift apart.
         self._on_kernels_clock = 0.0
-        # time.time() of it; 0 as long as it has not happened.
+        # time.time() of the fault; 0 before it.
         self.happened = 0.0
 
     def __str__(self) -> str:
@@ -83,13 +83,13 @@ class Fault:
         if self.moment == STARTING:
             return time.time() - process.create_time() > 1.0
         if self.moment == EXPORTING and self.task.startswith(("evaluator", "exporter")):
-            return any(root.glob(_BEING_EXPORTED)) or _says(root, self.task, '{"event": "exporting"')
+            return any(root.glob(_BEING_EXPORTED)) or _has_event(root, self.task, '{"event": "exporting"')
         wanted = self._step if self.moment == TRAINING else self._last_step
         return latest_step(root) >= wanted
 
 
 def find_task(name: str) -> Optional[psutil.Process]:
-    """The running process of a task: the last that prints into its log, because its keeper, the parent, does, too."""
+    """Returns a task's running process: the last that writes its log, because its parent, the keeper, does so too."""
     found = None
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(OSError):
@@ -98,7 +98,7 @@ def find_task(name: str) -> Optional[psutil.Process]:
     return found
 
 
-def _says(root: Path, task: str, event: str) -> bool:
+def _has_event(root: Path, task: str, event: str) -> bool:
     files = root.glob(f"training/*/logs/{task}.*.progress.jsonl")
     return any(line.startswith(event) for path in files for line in path.read_text().splitlines())
 

@@ -1,4 +1,4 @@
-"""What components publish, in processes that a test may end at any of their file operations."""
+"""Publications of components, in processes that a test may end at any file operation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def save(folder: str, number: float) -> None:
 
 
 def load(*folders: str) -> str:
-    """Loads SavedModels; returns what each adds, as JSON."""
+    """Loads SavedModels; returns the number that each adds, as JSON."""
     import tensorflow as tf
 
     zero = tf.constant([0.0])
@@ -69,9 +69,9 @@ def push(model: str, base: str, output: str, stop: bool = False) -> str:
 
 
 def train(root: str, model: str, execution: int, stop: bool = False) -> str:
-    """Executes the Trainer as TFX's launcher does, its driver first, and publishes it in ML Metadata.
+    """Executes the Trainer like TFX's launcher, its driver first, and publishes the execution in ML Metadata.
 
-    Its training is what an earlier one has left; its process stops when that has ended.
+    A fake training adopts a saved model; the process stops after it.
     """
     database = os.path.join(os.path.dirname(root), "metadata.sqlite")
     handle = metadata.Metadata(metadata.sqlite_metadata_connection_config(database))

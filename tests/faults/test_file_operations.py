@@ -17,7 +17,7 @@ from tests.folders import contents
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 KILL, STOP, INTERRUPT, FULL = "signal=KILL", "signal=TERM", "signal=INT", "error=ENOSPC"
-# In a serving folder, what needs room on the disk; a rename may need a block for the folder.
+# Operations in a serving folder that need disk space; a rename may need a block for the folder.
 NEED_ROOM = ("openat", "mkdir", "write", "fsync", "rename")
 
 
@@ -31,22 +31,22 @@ def forks(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(forks, tmp_path_factory) -> list[Path]:
-    """Two model artifacts, the first with what adds 1."""
+    """Two model artifacts, the first of a model that adds 1."""
     home = tmp_path_factory.mktemp("models")
     one, other = home / "1" / "Format-Serving", home / "2" / "Format-Serving"
-    assert forks.call("save", str(one), 1.0) == 0, forks.said
+    assert forks.call("save", str(one), 1.0) == 0, forks.output
     shutil.copytree(one, other)
     (other / "assets" / "vocabulary.txt").write_text("another\n" * 5000)
     return [home / "1", home / "2"]
 
 
 class Served:
-    """A folder of versions, which holds one at first."""
+    """A serving folder, with one version at first."""
 
     def __init__(self, folder: Path, forks: Forks, models: list[Path]) -> None:
         self.base, self._output, self._forks, self._models = folder / "serving", folder / "pushed", forks, models
         self.arguments = ("push", str(models[1]), str(self.base), str(self._output))
-        assert forks.call("push", str(models[0]), str(self.base), str(self._output)) == 0, forks.said
+        assert forks.call("push", str(models[0]), str(self.base), str(self._output)) == 0, forks.output
         self.first = forks.result
 
     def operations(self) -> list[Operation]:
@@ -55,13 +55,13 @@ class Served:
         return found
 
     def push(self, operation: Operation, fault: str) -> int:
-        """Pushes the second model, with a fault; whatever is there then is whole."""
+        """Pushes the second model, with a fault; checks that every version is whole."""
         code = self._forks.disturbed(*self.arguments, True, operation=operation, fault=fault)
         self.versions()
         return code
 
     def versions(self) -> list[str]:
-        """The versions, each of which must be a whole model."""
+        """Returns the versions, each of which must be a whole model."""
         found = [path.name for path in self.base.iterdir() if path.name.isdigit()]
         for name in found:
             model = self._models[0 if name == self.first else 1] / "Format-Serving"
@@ -69,8 +69,8 @@ class Served:
         return sorted(found, key=int)
 
     def push_again(self) -> None:
-        """The next push ends with two versions, and nothing else; then all is as it was at first."""
-        assert self._forks.call(*self.arguments) == 0, self._forks.said
+        """Pushes again; checks that there are exactly two versions, and removes the second."""
+        assert self._forks.call(*self.arguments) == 0, self._forks.output
         first, second = self.versions()
         assert (first, second) == (self.first, self._forks.result)
         assert sorted(os.listdir(self.base)) == [first, second]
@@ -82,7 +82,7 @@ def served(tmp_path, forks, models) -> Served:
     return Served(tmp_path, forks, models)
 
 
-def test_a_push_that_is_killed_before_any_operation(served, forks):
+def test_a_push_killed_before_any_operation_leaves_whole_versions(served, forks):
     operations = served.operations()
     assert {operation.call for operation in operations} >= {"openat", "write", "fsync", "rename", "mkdir", "unlink"}
     for operation in operations:
@@ -93,7 +93,7 @@ def test_a_push_that_is_killed_before_any_operation(served, forks):
 
 
 @pytest.mark.parametrize(("fault", "code"), [(STOP, 143), (INTERRUPT, 130)])
-def test_a_push_that_is_ended_removes_what_it_has_begun(served, fault, code):
+def test_an_interrupted_push_removes_its_draft(served, fault, code):
     operations = [each for each in served.operations() if str(served.base) in each.text]
     for call in ("write", "fsync", "rename"):
         operation = [each for each in operations if each.call == call][-1]
@@ -102,7 +102,7 @@ def test_a_push_that_is_ended_removes_what_it_has_begun(served, fault, code):
         served.push_again()
 
 
-def test_a_full_disk_is_a_stated_error_and_leaves_nothing(served, forks):
+def test_a_full_disk_is_reported_and_leaves_nothing(served, forks):
     operations = served.operations()
     last = next(each.number for each in operations if each.call == "rename")
     in_serving = [each for each in operations if str(served.base) in each.text and each.call in NEED_ROOM]
@@ -111,12 +111,12 @@ def test_a_full_disk_is_a_stated_error_and_leaves_nothing(served, forks):
         if " = -1 " in operation.text or synced_late:
             continue
         assert served.push(operation, FULL) == 6, operation
-        assert "No space left on device" in forks.said
-        assert "make room" in forks.said
+        assert "No space left on device" in forks.output
+        assert "make room" in forks.output
         assert os.listdir(served.base) == [served.first], operation
     archive = next(each for each in operations if each.call == "sendfile")
     assert served.push(archive, FULL) == 6
-    assert "make room" in forks.said
+    assert "make room" in forks.output
     served.push_again()
 
 
@@ -124,28 +124,28 @@ class Trained:
     def __init__(self, folder: Path, forks: Forks, saved: Path) -> None:
         self.root, self._forks, self._saved = folder / "Trainer", forks, saved
         self._executions = iter(range(1, 1000))
-        # And the folders of the component are there.
+        # Also creates the component's folders.
         assert self.train() == [False]
 
     def arguments(self) -> tuple:
         return "train", str(self.root), str(self._saved), next(self._executions)
 
     def published(self, number: int) -> Path:
-        """The folder of a model, which is there whole or not at all."""
+        """Returns the folder of a model, which must be whole or missing."""
         folder = self.root / "model" / str(number) / "Format-Serving"
         assert not folder.exists() or contents(folder) == contents(self._saved)
         return folder
 
     def train(self) -> list[bool]:
-        """Executes it to the end; tells whether it went on from what was there."""
+        """Executes it completely; returns whether it resumed from the training folder."""
         arguments = self.arguments()
-        assert self._forks.call(*arguments) == 0, self._forks.said
+        assert self._forks.call(*arguments) == 0, self._forks.output
         number = arguments[-1]
         assert sorted(os.listdir(self.root / "model" / str(number))) == ["Format-Serving", "Format-TFMA"]
         assert self.published(number).exists()
         run = self.root / "model_run" / str(number)
         assert sorted(os.listdir(run)) == ["declaration.json", "logs", "model.ckpt-9.index", "training.json"]
-        # Nothing but what it has become.
+        # Only the note of its move.
         (note,) = (self.root / "training").iterdir()
         assert json.loads(note.read_text())["model_run"] == str(run)
         return json.loads(self._forks.result)
@@ -156,10 +156,10 @@ def trained(tmp_path, forks, models) -> Trained:
     return Trained(tmp_path, forks, models[1] / "Format-Serving")
 
 
-def test_a_trainer_that_is_killed_while_it_publishes(forks, trained):
+def test_a_trainer_killed_during_publication_resumes(forks, trained):
     operations = forks.operations(*trained.arguments(), True, within=str(trained.root))
     assert {operation.call for operation in operations} >= {"openat", "sendfile", "rename", "mkdir", "rmdir"}
-    # What was published, here and after each of those below, is done again: somebody wants another.
+    # A published training, here and after each kill below, is repeated: the user wants another.
     assert json.loads(forks.result) == [False]
     moved = False
     for operation in operations:
@@ -167,7 +167,7 @@ def test_a_trainer_that_is_killed_while_it_publishes(forks, trained):
         assert forks.disturbed(*arguments, True, operation=operation) == -9, operation
         trained.published(arguments[-1])
         moved = (trained.root / "model_run" / str(arguments[-1])).exists()
-        # Also where it was moved already, and nobody was told.
+        # Also if the training was moved but ML Metadata does not have it.
         assert trained.train() == [True], operation
     assert moved
     assert trained.train() == [False]
@@ -178,9 +178,9 @@ def test_a_second_run_is_refused_until_the_first_one_ends_or_is_killed(forks, tr
     try:
         forks.wait_for_stop(first)
         assert forks.call(*trained.arguments()) == 5
-        assert f"another run uses {trained.root}/training/" in forks.said
-        assert f": process {first} on {socket.gethostname()}, since 20" in forks.said
-        assert f"to do:    wait for it, or end it (kill {first}) and run this again" in forks.said
+        assert f"another run uses {trained.root}/training/" in forks.output
+        assert f": process {first} on {socket.gethostname()}, since 20" in forks.output
+        assert f"to do:    wait for it, or end it (kill {first}) and run this again" in forks.output
     finally:
         os.kill(first, signal.SIGKILL)
     assert forks.wait(first) == -9

@@ -1,4 +1,4 @@
-"""The supervisor itself is ended, or the machine under it fails."""
+"""The supervisor itself ends, or the machine fails."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tfx_estimator.pipeline.base import errors
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 ALONE, MWMS = {"strategy": "one_device"}, {"strategy": "multi_worker_mirrored"}
-# Of an Estimator, with two that do steps, each at its own pace.
+# An Estimator's, with two asynchronous workers.
 ASYNCHRONOUS = {"strategy": "parameter_server"}
 PATHS = ("estimator", "keras", "keras_custom_loop")
-# So many that a signal meets training, and not its end.
+# Enough steps that a signal arrives during training.
 MANY = 2000
 
 
@@ -55,7 +55,7 @@ class Supervised:
         return self.run
 
     def wait_for_step(self, step: int) -> list[psutil.Process]:
-        """Waits until the chief has done a step of this attempt; returns the supervisor and its tasks."""
+        """Waits until the chief has done the step; returns the processes of the supervisor and its tasks."""
         from tests.faults.injector import latest_step
 
         def is_done() -> bool:
@@ -87,20 +87,20 @@ def _ended(path, train, number, *marks):
     ],
 )
 def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, path, train, number):
-    # What can be written because of the signal is, and not at a usual time.
+    # The signal causes a checkpoint outside of the usual interval.
     interval = INTERVAL if number == signal.SIGKILL else MANY
     supervised = Supervised(faulty, digits, path=path, interval=interval, train=train)
     run = supervised.start()
     tasks = supervised.wait_for_step(INTERVAL + 5)
     os.kill(run.pid, number)
-    _, said = run.communicate(timeout=60)
+    _, stderr = run.communicate(timeout=60)
     assert run.returncode == (-9 if number is signal.SIGKILL else 128 + number)
     _, alive = psutil.wait_procs(tasks, timeout=10)
     assert not alive
     saved = supervised.checkpoint()
     if number != signal.SIGKILL:
         assert INTERVAL + 5 <= saved < MANY
-        assert f"the last checkpoint is of step {saved}" in said
+        assert f"the last checkpoint is of step {saved}" in stderr
     faulty.rows.append((f"{number.name} supervisor", path, train["strategy"], run.returncode, saved, 0, "", "", ""))
 
 
@@ -108,8 +108,8 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, pat
 @pytest.mark.parametrize(
     ("path", "train"), [*((path, MWMS) for path in PATHS), *((path, SERVED) for path in PATHS if path != "estimator")]
 )
-def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits, path, train):
-    # Workers of parameter servers need no notice: the signal would meet the checkpoint of the step that is waited for.
+def test_the_next_run_resumes_where_a_signal_ended_the_last_one(faulty, digits, path, train):
+    # Parameter servers' workers are not notified: the signal would arrive during the checkpoint of the awaited step.
     interval = INTERVAL if train is MWMS else MANY
     supervised = Supervised(faulty, digits, MANY // 2, path, interval, train)
     run = supervised.start()
@@ -117,12 +117,12 @@ def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits
     run.terminate()
     run.communicate(timeout=60)
     saved = supervised.checkpoint()
-    # Of the former a usual checkpoint may be of the step that is waited for.
+    # With multi-worker, a usual checkpoint may be of the awaited step.
     assert INTERVAL + (train is MWMS) <= saved < MANY // 2
     again = supervised.start()
-    out, said = again.communicate(timeout=150)
-    assert again.returncode == 0, said
-    result = json.loads(out.splitlines()[-1])
+    stdout, stderr = again.communicate(timeout=150)
+    assert again.returncode == 0, stderr
+    result = json.loads(stdout.splitlines()[-1])
     assert result["first_step"] == saved
     assert result["last_step"] == MANY // 2
     assert result["eval_accuracy"] > 0.9
@@ -134,7 +134,7 @@ def test_a_second_interrupt_ends_at_once(faulty, digits):
     run = supervised.start()
     tasks = supervised.wait_for_step(INTERVAL)
     psutil.Process(run.pid).send_signal(signal.SIGINT)
-    # Stopped, the tasks cannot answer the first.
+    # Stopped tasks cannot respond to the first.
     for task in tasks:
         if task.pid != run.pid and "chief-0" in " ".join(task.cmdline()):
             task.suspend()
@@ -164,7 +164,7 @@ def test_a_taken_port_costs_a_restart_on_fresh_ports(faulty, monkeypatch):
     assert "gRPC" in model_run.get_string_custom_property("history")
 
 
-def test_a_full_disk_is_a_stated_error(faulty, tmp_path):
+def test_a_full_disk_is_reported(faulty, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(
@@ -194,11 +194,11 @@ def test_a_full_disk_is_a_stated_error(faulty, tmp_path):
         )
     ],
 )
-def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path, train):
+def test_a_corrupt_checkpoint_is_skipped(faulty, caplog, path, train):
     def corrupt(process: psutil.Process) -> None:
-        # It ends only now, or the supervisor might look first.
+        # Killed only after the damage, or the supervisor might look first.
         process.suspend()
-        # Whole is one that has an index; of parameter servers each has written a part.
+        # A complete checkpoint has an index; each parameter server writes a part.
         index = max(
             faulty.training.root.glob("training/*/model.ckpt-*.index"), key=lambda path: int(path.stem.split("-")[1])
         )
@@ -211,10 +211,10 @@ def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path, train):
     corrupted: list[str] = []
     fault = Fault("chief-0", TRAINING, corrupt, step=2 * INTERVAL + 5)
     _, model_run = faulty.run("corrupt checkpoint", faulty.settings(train, path), fault)
-    # Each asynchronous worker ends the step that it is in, before a checkpoint and at the end.
+    # Each asynchronous worker completes its step, before a checkpoint and at the end.
     beyond = 2 if train is ASYNCHRONOUS else 0
     assert STEPS <= model_run.get_float_custom_property("last_step") <= STEPS + beyond
-    # The others go on while a chief of parameter servers saves.
+    # With parameter servers, the workers continue while the chief saves.
     most = 3 * INTERVAL if train is ASYNCHRONOUS else 2 * INTERVAL
     assert INTERVAL - beyond <= model_run.get_float_custom_property("lost_steps") <= most
     assert model_run.get_float_custom_property("restarts") == 1
@@ -224,7 +224,7 @@ def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path, train):
 
 
 @pytest.mark.long
-def test_when_no_restart_is_left_the_error_names_the_task_and_its_log(faulty):
+def test_after_the_last_restart_the_error_names_the_task_and_its_log(faulty):
     settings = faulty.settings(MWMS, max_restarts=1)
     first = Fault("worker-0", STARTING, psutil.Process.kill)
     faults = [first, Fault("worker-0", STARTING, psutil.Process.kill, after=first)]
@@ -241,7 +241,7 @@ def test_kills_at_random_moments(faulty, path, count):
 
     chance = random.Random(7)
     settings = faulty.settings(MWMS, path, max_restarts=2 * count, evaluator=False)
-    # So large a batch that the moments of the kills do not pass unseen.
+    # The batch is large, so that steps are slow enough for the kills.
     settings.declaration["trainer"].update(train_steps=(steps := INTERVAL * (count + 4)), global_batch_size=512)
     kills: list[Fault] = []
     for index in range(count):
@@ -258,5 +258,5 @@ def test_kills_at_random_moments(faulty, path, count):
     _, undisturbed = faulty.training.run(settings)
     accuracy = undisturbed.get_float_custom_property("eval_accuracy")
     assert accuracy > 0.9
-    # Bit for bit the same training.
+    # The same training, bit for bit.
     assert number("eval_accuracy") == pytest.approx(accuracy, abs=1e-6)

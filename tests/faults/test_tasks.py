@@ -1,4 +1,4 @@
-"""A task that dies, stops or never starts costs time, and no more steps than one checkpoint interval."""
+"""A task that dies, stops or never starts costs time, and at most the steps of one checkpoint interval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MWMS = {"strategy": "multi_worker_mirrored"}
 PS = {"strategy": "parameter_server"}
 KERAS = ("keras", "keras_custom_loop")
 MOMENTS = (STARTING, TRAINING, EXPORTING)
-# On a Keras path as on the other.
+# Independent of the path: tried on the Estimator path only.
 KERAS_SAME = (("evaluator-0", STARTING), ("exporter-0", STARTING), ("exporter-0", TRAINING))
 long = pytest.mark.long
 
@@ -80,7 +80,7 @@ def test_a_stopped_task(faulty, path, train, task, moment):
     model, model_run = faulty.run(f"SIGSTOP {task} training", settings, fault)
     _check(faulty, train, model, model_run, repeated=int(task.startswith("worker")))
     if train is SERVED:
-        # Whoever waited for it is not taken for it.
+        # The tasks that waited for it are not blamed.
         (restart,) = json.loads(model_run.get_string_custom_property("history"))
         assert restart["cause"].startswith(f"{task} made no progress")
         alone = f"{task} was started again" if task.startswith("worker") else "all tasks were started again"
@@ -89,7 +89,7 @@ def test_a_stopped_task(faulty, path, train, task, moment):
 
 @long
 def test_a_task_that_never_starts(faulty):
-    # Noticed after start_timeout: little more than a start takes.
+    # Detected after start_timeout: little more than the time of a start.
     settings = dataclasses.replace(faulty.settings(MWMS), start_timeout=25.0)
     fault = Fault("worker-0", STARTING, psutil.Process.suspend)
     model, model_run = faulty.run("worker-0 never starts", settings, fault)
@@ -101,13 +101,13 @@ def _check(faulty, train, model, model_run, repeated=0):
     if train is not PS:
         assert number("last_step") == STEPS
     else:
-        # Each asynchronous worker ends the step that it is in.
+        # Each asynchronous worker completes its step.
         assert STEPS <= number("last_step") <= STEPS + 2
     if train is SERVED:
-        # TensorFlow has the step done again that a dying worker was in, which may have changed the weights already.
+        # TensorFlow repeats a dying worker's step, which may have changed the weights already.
         done = tf.train.load_checkpoint(model_run.uri).get_tensor("optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE")
         assert number("extra_steps") == done - STEPS <= repeated
-        # The parts were put together again: what is served is whole.
+        # The partitioned variables were merged: the served model is whole.
         served = tf.saved_model.load(str(model / "Format-Serving"))
         shapes = sorted(tuple(weight.shape) for weight in served.weights)
         assert shapes == [(3, 3, 1, 32), (10,), (32,), (64,), (64, 10), (5408, 64)]
@@ -115,7 +115,7 @@ def _check(faulty, train, model, model_run, repeated=0):
         assert number("extra_steps") == number("last_step") - STEPS
     assert number("restarts") <= 2
     history = json.loads(model_run.get_string_custom_property("history"))
-    # The others go on while a chief of parameter servers saves.
+    # With parameter servers, the workers continue while the chief saves.
     most = 2 * INTERVAL if train is PS else INTERVAL
     assert all((restart["lost_steps"] or 0) <= most for restart in history)
     assert number("eval_accuracy") > 0.9

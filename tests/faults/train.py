@@ -1,4 +1,4 @@
-"""Trains in a process of its own, for tests that do something to the supervisor: `python -m tests.faults.train JOB`."""
+"""Trains in its own process, for tests that end the supervisor: `python -m tests.faults.train JOB`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 def main(path: str) -> int:
     from tfx_estimator.components.trainer.task import light_imports
 
-    # As a replica of a custom job does.
+    # Like a replica of a custom job.
     light_imports.apply()
     from tfx.types import artifact_utils
 
@@ -18,11 +18,11 @@ def main(path: str) -> int:
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
-    said = json.loads(Path(path).read_text())
-    training = Training(Path(said["root"]), artifact_utils.parse_artifact_dict(said["inputs"]))
-    training.executions = said["executions"]
+    job = json.loads(Path(path).read_text())
+    training = Training(Path(job["root"]), artifact_utils.parse_artifact_dict(job["inputs"]))
+    training.executions = job["executions"]
     try:
-        _, model_run = training.run(Settings.from_dict(said["settings"]))
+        _, model_run = training.run(Settings.from_dict(job["settings"]))
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

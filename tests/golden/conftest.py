@@ -1,4 +1,4 @@
-"""Golden files: a change of them shows in review. `UPDATE_GOLDEN=1 pytest tests/golden` writes them anew."""
+"""Golden files, whose changes show in reviews. `UPDATE_GOLDEN=1 pytest tests/golden` rewrites them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).resolve().parent
 
 @pytest.fixture
 def golden() -> Callable[[str, str], None]:
-    """Compares a text with the golden file of that name, or writes it where UPDATE_GOLDEN is set."""
+    """Compares a text with the golden file of that name, or writes it if UPDATE_GOLDEN is set."""
 
     def compare(name: str, text: str) -> None:
         file = _FOLDER / name

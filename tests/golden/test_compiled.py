@@ -1,4 +1,4 @@
-"""What presets compile to."""
+"""Compiled presets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VERSIONS = {
     f'"tfx_py_version": "3-{sys.version_info[1]}"': '"tfx_py_version": "3-10"',
     f"{tfx_estimator.__version__} on {HERE.name}": tfx_estimator.__version__,
 }
-# What the workers of Dataflow are told, whatever the other steps run on.
+# Options of Dataflow, whatever the other steps run on.
 DATAFLOW = (
     "data.data_dir=gs://example-bucket/tfds",
     "beam={runner: dataflow, options: [--experiments=use_runner_v2]}",
@@ -46,7 +46,7 @@ DATAFLOW = (
 
 
 def overrides(name: str, target: str) -> tuple[str, ...]:
-    """All that can be said of a target, as far as a preset can be trained by it."""
+    """Returns all options of a target with which a preset can be trained."""
     if target not in POD_TARGETS:
         return (*COMMON, *OF_TARGET[target])
     return {TFJOB: OF_TFJOB, TRAINJOB: OF_TRAINJOB}[target] if name == "digits" else OF_TWO_PODS[target]
@@ -59,34 +59,34 @@ def test_the_compiled_preset(golden, name, target):
     golden(f"compiled/{name}.{target}.{'json' if target == VERTEX else 'yaml'}", text)
 
 
-def test_what_a_custom_job_is_told(golden):
+def test_the_custom_job(golden):
     text = compiled("digits", VERTEX, (*COMMON, *OF_TARGET[VERTEX], *CUSTOM_JOB))
     golden("compiled/digits.vertex.custom_job.json", text)
     task = json.loads(text)["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]
     plan = Plan.from_json(task["inputs"]["parameters"]["custom_job"]["runtimeValue"]["constant"])
-    # What the step asks the service for, with its `worker_pool_specs`.
+    # The step's request to the service, with its `worker_pool_specs`.
     job = plan.to_job("gs://example-bucket/pipelines/digits/artifacts/1/2/Trainer/model_run", "gs://example-bucket")
     golden("compiled/digits.custom_job.json", json.dumps(job, indent=2, sort_keys=True) + "\n")
 
 
-def compiled(name: str, target: str, told: tuple[str, ...]) -> str:
-    """What a preset compiles to.
+def compiled(name: str, target: str, declared: tuple[str, ...]) -> str:
+    """Compiles a preset, and masks what varies.
 
-    Fingerprints of the source change with every change of it, those of data once they are downloaded here.
+    Fingerprints of the source change with every edit, those of data after a download.
     """
     from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-    text = compile_declaration(load(name, told, target), target).text
-    # Written on tfx1.15; what is compiled elsewhere is the same, but for the numbers of the stack.
-    for here, there in VERSIONS.items():
-        text = text.replace(here, there)
+    text = compile_declaration(load(name, declared, target), target).text
+    # Written on tfx1.15; other stacks differ only in their version numbers.
+    for current, legacy in VERSIONS.items():
+        text = text.replace(current, legacy)
     if target == TRAINJOB:
-        # Of what names the stack.
+        # A digest that includes the stack's name.
         text = re.sub(rf"\b{job_name(TRAIN_JOB, load(name).declaration.name)}-[0-9a-f]{{10}}\b", f"{name}-DIGEST", text)
     digest = IMAGE.rpartition(":")[2]
     return re.sub(r"\b[0-9a-f]{64}\b", lambda found: digest if found[0] == digest else "FINGERPRINT", text)
 
 
-def test_what_dataflow_is_told(golden):
+def test_the_options_of_dataflow(golden):
     beam = load("digits", (*COMMON, *OF_TARGET[VERTEX], *DATAFLOW), VERTEX).declaration.beam
     golden("beam/dataflow.txt", "\n".join([*beam.pipeline_args(), ""]))

@@ -1,4 +1,4 @@
-"""TF_CONFIG of each task of a few clusters, and what each dialect reads as."""
+"""TF_CONFIG of each task of a few clusters, and the interpretation of each dialect."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ DIALECTS = {
 @pytest.mark.parametrize("evaluator", [False, True])
 def test_the_tf_config_of_each_task(golden, name, evaluator):
     texts = tf_configs(CLUSTERS[name], evaluator)
-    # One task a line, each as it is written.
+    # One task per line, each as written.
     lines = ",\n".join(f"  {json.dumps(task.name)}: {text}" for task, text in texts.items())
     golden(f"tf_config/{name}{'_and_evaluator' if evaluator else ''}.json", f"{{\n{lines}\n}}\n")
 
 
-def test_what_each_dialect_reads_as(golden):
+def test_the_interpretation_of_each_dialect(golden):
     table = {}
     for name, given in DIALECTS.items():
         config = read(json.dumps(given))

@@ -1,4 +1,4 @@
-"""The image, built of Dockerfile by Debian's tools on a base that debootstrap makes, and run by podman."""
+"""The image, built from Dockerfile by Debian's tools on a base from debootstrap, and run by podman."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.root import ROOT
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY, STACKS
 
 _TOOLS = ("buildah", "podman", "runc", "debootstrap")
-# What CPython's standard library is linked with.
+# Libraries that CPython's standard library is linked with.
 _LIBRARIES = "ca-certificates,libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,zlib1g,libreadline8,libexpat1"
-# Debian 13 has Python 3.13 of its own; its headers are for pyfarmhash.
+# Debian 13 has Python 3.13; its headers are for pyfarmhash.
 _PYTHON = "ca-certificates,python3,python3-venv,python3-dev"
 _BASE, _IMAGE = "localhost/tfx-estimator-tests-base", "localhost/tfx-estimator-tests"
-# How this machine reaches packages; nothing of it stays in the image.
+# This machine's access to packages; nothing of it stays in the image.
 _MOUNTED = ("/etc/ssl/certs", "/etc/pip.conf")
 _PODMAN = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file")
 _LIMITS = ("--ulimit", "nofile=10000:10000", "--ulimit", "nproc=20000:20000")
 
 
 def run(*command: str | Path, seconds: float = 600) -> str:
-    # Not where the tests' temporary files are: that is not there inside of a chroot, and may be too small for an image.
+    # Not the tests' temporary folder: it is missing inside of a chroot, and may be too small for an image.
     environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": seconds}
     done = subprocess.run([*map(str, command)], check=False, **options)
@@ -42,7 +42,7 @@ class Image:
     def command(
         self, work: Path, *arguments: str, entry: str = "", options: tuple[str, ...] = (), network: str = "none"
     ) -> list[str]:
-        """Returns the command of a container: not root, a root that is read-only, no network."""
+        """Returns the command of a container: not root, a read-only root, no network."""
         entered = ("--entrypoint", entry) if entry else ()
         kept = (
             "--read-only",
@@ -62,13 +62,13 @@ class Image:
 
     @property
     def megabytes(self) -> float:
-        """What it takes on a disk: the sum of its layers."""
+        """Its size on disk: the sum of its layers."""
         return int(run("podman", "image", "inspect", "--format", "{{.Size}}", self.name)) / 1e6
 
 
 @pytest.fixture(scope="session", params=[stack.name for stack in STACKS])
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
-    """Builds the image of each stack; TFX_ESTIMATOR_IMAGE names one that is there already, of whichever."""
+    """Builds the image of each stack; TFX_ESTIMATOR_IMAGE names an existing one of any stack."""
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing or os.getuid() != 0:
         pytest.skip(f"needs root and {', '.join(missing) or 'its tools'} (Debian: apt-get install {' '.join(_TOOLS)})")
@@ -102,9 +102,9 @@ def work(tmp_path: Path) -> Path:
 
 
 def _remove() -> None:
-    """Removes the image, its base, and the stages in between, which are larger than both and have no names.
+    """Removes the image, its base, and the unnamed intermediate stages, which are larger than both.
 
-    Of those without a name only what no container uses: somebody else may be building as well.
+    Of unnamed images, only those that no container uses: another build may be running.
     """
     listed = ("podman", "images", "--quiet", "--all", "--filter", f"since={_BASE}", "--filter", "dangling=true")
     stages = subprocess.run(listed, capture_output=True, text=True, check=False).stdout.split()
@@ -118,7 +118,7 @@ def _make_base(folder: Path, stack: str) -> None:
         _copy_python(folder)
     else:
         run("debootstrap", "--variant=minbase", f"--include={_PYTHON}", "trixie", folder)
-    # As in images that are published: what apt has fetched is no part of them.
+    # Like in published images, without apt's downloads.
     run("chroot", folder, "apt-get", "clean")
     shutil.rmtree(folder / "var" / "lib" / "apt" / "lists")
     archive = folder.with_suffix(".tar")
@@ -129,7 +129,7 @@ def _make_base(folder: Path, stack: str) -> None:
 
 
 def _copy_python(folder: Path) -> None:
-    """Debian 12 has no Python 3.10 of its own: that of these tests."""
+    """Copies the Python of these tests: Debian 12 has no Python 3.10."""
     home, local = Path(sys.base_prefix), folder / "usr" / "local"
     unused = shutil.ignore_patterns("site-packages", "test", "__pycache__", "config-3.10*")
     shutil.copytree(home / "lib" / "python3.10", local / "lib" / "python3.10", ignore=unused, symlinks=True)

@@ -1,4 +1,4 @@
-"""What compose.yaml has each container run: a declaration of one's own, but for its strategy."""
+"""The commands in compose.yaml: a user's declaration, with another strategy."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ trainer:
 """
 
 
-# A variable's name; and whether it stands in for nothing, or another text for it.
+# A variable's name; and its default, or the text that replaces it.
 _VARIABLE = re.compile(r"\$\{(\w+):([-+])((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def words(command: str, **variables: str) -> list[str]:
-    """The words of a command, as compose makes them of the file's text: variables first."""
+    """Splits a command like compose: variables first."""
     return shlex.split(_interpolate(command, variables))
 
 
@@ -46,20 +46,20 @@ def _interpolate(text: str, variables: Mapping[str, str]) -> str:
 
 
 def declared(**variables: str) -> dict:
-    """What the containers of compose.yaml train, by its sections."""
+    """The declaration that the containers of compose.yaml train, by its sections."""
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     (command,) = {service["command"] for service in services.values()}
     args = make_parser().parse_args(words(command, **variables))
     return load(args.source, args.overrides).declaration.dict()
 
 
-def test_the_demonstration_can_be_shared_by_three():
+def test_three_containers_can_share_the_demonstration():
     trainer = declared()["trainer"]
     assert trainer["distribution"]["train"]["strategy"] == "multi_worker_mirrored"
     assert trainer["global_batch_size"] % 3 == 0
 
 
-def test_of_a_declaration_of_ones_own_the_strategy_alone_is_overridden(tmp_path: Path, monkeypatch):
+def test_only_the_strategy_of_a_users_declaration_is_overridden(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(OWN)
     assert declared(DECLARATION="mine.yaml") == load("mine.yaml").declaration.dict()
@@ -70,7 +70,7 @@ def test_of_a_declaration_of_ones_own_the_strategy_alone_is_overridden(tmp_path:
     assert (train["strategy"], train["timeout_seconds"]) == ("multi_worker_mirrored", 90)
 
 
-def test_a_batch_is_overridden_where_one_is_named(tmp_path: Path, monkeypatch):
+def test_a_batch_is_overridden_if_one_is_named(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("my own.yaml").write_text(OWN)
     assert declared(BATCH="48")["trainer"]["global_batch_size"] == 48

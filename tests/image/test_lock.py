@@ -1,4 +1,4 @@
-"""What the image installs: nothing that only notebooks, or developers, need."""
+"""Packages of the image: none that only notebooks or developers need."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def test_the_image_has_neither_notebooks_nor_keyrings(stack):
 
 
 def test_its_label_is_the_release():
-    (told,) = re.findall(r"image\.version=(\S+)", (ROOT / "Dockerfile").read_text())
-    assert told == __version__
+    (version,) = re.findall(r"image\.version=(\S+)", (ROOT / "Dockerfile").read_text())
+    assert version == __version__

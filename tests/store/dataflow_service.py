@@ -1,12 +1,12 @@
-"""The part of Dataflow's service that keeps jobs, for processes of these tests: the job that it is given never ends.
+"""The part of Dataflow's service that keeps jobs, for processes of these tests; its job never completes.
 
 Runs behind the store's front:
 
     python dataflow_service.py PORT LOG SECONDS [STATE]
 
-Prints a line when it listens. LOG takes a line for each thing that happens; SECONDS is how long the answer to a
-creation takes; a job is in STATE once it was asked for, JOB_STATE_RUNNING by default. What is cancelled has ended two
-questions later.
+Prints a line when it listens. LOG gets a line for each event; SECONDS is the delay of the response to a creation; a
+job is in STATE at the first request for it, JOB_STATE_RUNNING by default. A cancelled job ends two requests
+later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ID = "2026-11-23_00_00_00-1"
 
 
 class Service(BaseHTTPRequestHandler):
-    """Answers one request; class attributes are of the whole server."""
+    """Handles one request; the server shares the class attributes."""
 
     protocol_version = "HTTP/1.1"
     log, seconds, then = Path(), 0.0, "JOB_STATE_RUNNING"
@@ -35,29 +35,29 @@ class Service(BaseHTTPRequestHandler):
         time.sleep(self.seconds)
         Service.job = {**{key: job.get(key) for key in ("name", "clientRequestId")}, "id": ID}
         self._note("created")
-        self._answer({**self.job, "currentState": "JOB_STATE_PENDING"})
+        self._respond({**self.job, "currentState": "JOB_STATE_PENDING"})
 
     def do_GET(self) -> None:
         if "/messages" in self.path:
-            said = {"id": "1", "time": "2026-11-23T00:00:00Z", "messageText": "no such bucket"}
+            message = {"id": "1", "time": "2026-11-23T00:00:00Z", "messageText": "no such bucket"}
             failed = "FAILED" in self.then
-            self._answer({"jobMessages": [{**said, "messageImportance": "JOB_MESSAGE_ERROR"}]} if failed else {})
+            self._respond({"jobMessages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}]} if failed else {})
             return
         state = self.then
         if self.ending:
             state = "JOB_STATE_CANCELLING" if self.ending < 3 else "JOB_STATE_CANCELLED"
             Service.ending += 1
         self._note(state)
-        self._answer({**self.job, "currentState": state})
+        self._respond({**self.job, "currentState": state})
 
     def do_PUT(self) -> None:
         wanted = self._body()["requestedState"]
         self._note(f"wanted {wanted}")
         Service.ending = 1
-        self._answer({**self.job, "requestedState": wanted})
+        self._respond({**self.job, "requestedState": wanted})
 
     def log_message(self, *args: object) -> None:
-        """Has no log of its own."""
+        """Logs nothing."""
 
     def _body(self) -> Any:
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -66,8 +66,8 @@ class Service(BaseHTTPRequestHandler):
         with self.log.open("a") as file:
             file.write(f"{what}\n")
 
-    def _answer(self, told: dict[str, Any]) -> None:
-        body = json.dumps(told).encode()
+    def _respond(self, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
         self.send_response_only(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -1,13 +1,13 @@
-"""Google's Cloud Storage as its clients see it: TLS, under its own name, in front of fake-gcs-server; and its faults.
+"""A proxy with TLS under the name of Google's Cloud Storage in front of fake-gcs-server, with faults.
 
-The name of Dataflow's service leads here as well: to dataflow_service.py, where that runs.
+The name of Dataflow's service resolves to it as well; it passes those requests to dataflow_service.py.
 
-Runs in a network and mount namespace of its own, where the name leads here:
+Runs in its own network and mount namespaces, where the names resolve to it:
 
     python -m tests.store.front FOLDER BINARY SHARE [CUT]
 
-SHARE of all requests is answered by 503; the first upload to a name that holds CUT is cut in its middle. What was done
-to requests stands in FOLDER/faults.log.
+SHARE of all requests fails with 503; the first upload with CUT in its name is cut in the middle. The faults are logged
+in FOLDER/faults.log.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ DATAFLOW, DATAFLOW_PORT = "dataflow.googleapis.com", 4444
 _NAMES = (NAME, "www.googleapis.com", "oauth2.googleapis.com", DATAFLOW)
 _TOKEN = b'{"access_token": "a-token-of-the-tests", "expires_in": 3600, "token_type": "Bearer"}'
 _INNER = 4443
-# Of a connection, not of what it carries.
+# Headers of a connection, not of its contents.
 _OWN = ("connection", "transfer-encoding", "content-length", "keep-alive", "host", "expect")
 _SIOCSIFFLAGS, _IFF_UP, _DIES = 0x8914, 0x1, 1
 
 
 class Front(BaseHTTPRequestHandler):
-    """Passes one request on; class attributes are of the whole server."""
+    """Forwards one request; the server shares the class attributes."""
 
     protocol_version = "HTTP/1.1"
     share = 0.0
@@ -55,7 +55,7 @@ class Front(BaseHTTPRequestHandler):
     log = Path()
     chance = random.Random(7)
     lock, changes = threading.Lock(), threading.Lock()
-    # What resumable uploads are to write, and which of them were written to the end.
+    # The targets of resumable uploads, and the responses of completed ones.
     uploads: dict[str, str] = {}
     written: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
 
@@ -69,26 +69,26 @@ class Front(BaseHTTPRequestHandler):
             return
         body = self._body()
         if self.path.startswith("/token"):
-            self._answer(200, [("Content-Type", "application/json")], _TOKEN)
+            self._respond(200, [("Content-Type", "application/json")], _TOKEN)
             return
         if self.headers.get("Host") == DATAFLOW:
-            self._answer(*_ask(self.command, self.path, self._headers(), body, DATAFLOW_PORT))
+            self._respond(*_send(self.command, self.path, self._headers(), body, DATAFLOW_PORT))
             return
         with self.lock:
             fails = self.chance.random() < self.share
         if fails:
             self._note("503")
-            self._answer(503, [], b'{"error": {"code": 503, "message": "told to fail"}}')
+            self._respond(503, [], b'{"error": {"code": 503, "message": "told to fail"}}')
         elif upload and self.headers.get("Content-Range", "").startswith("bytes */"):
-            # How far has it come? What was cut, the store has not kept.
-            self._answer(*self.written.get(upload, (308, [], b"")))
+            # A query for its progress; the store discards a cut upload.
+            self._respond(*self.written.get(upload, (308, [], b"")))
         elif self.path.startswith("/batch"):
-            self._answer(*self._batch(body))
+            self._respond(*self._batch(body))
         else:
             with self.changes if "ifGenerationMatch" in self.path else contextlib.nullcontext():
-                status, headers, answer = self._refusal() or _ask(self.command, self.path, self._headers(), body)
+                status, headers, answer = self._refusal() or _send(self.command, self.path, self._headers(), body)
             self._remember(upload, status, headers, answer)
-            self._answer(status, headers, answer)
+            self._respond(status, headers, answer)
 
     def _cuts(self, upload: str) -> bool:
         name = self.uploads.get(upload, self.path)
@@ -106,20 +106,20 @@ class Front(BaseHTTPRequestHandler):
         return True
 
     def _refusal(self) -> Optional[tuple[int, list[tuple[str, str]], bytes]]:
-        """Keeps a condition of a removal, as the real store does: fake-gcs-server keeps those of uploads."""
+        """Checks the condition of a removal, like the real store: fake-gcs-server checks only those of uploads."""
         place = urlsplit(self.path)
         wanted = parse_qs(place.query).get("ifGenerationMatch")
         if self.command != "DELETE" or not wanted:
             return None
-        status, _, answer = _ask("GET", place.path, self._headers(), b"")
+        status, _, answer = _send("GET", place.path, self._headers(), b"")
         if status != 200 or json.loads(answer)["generation"] == wanted[0]:
             return None
         return 412, [("Content-Type", "application/json")], b'{"error": {"code": 412, "message": "conditionNotMet"}}'
 
     def _remember(self, upload: str, status: int, headers: list[tuple[str, str]], answer: bytes) -> None:
         places = [value for key, value in headers if key.lower() == "location"]
-        if places and (begun := re.search(r"upload_id=([^&]+)", places[0])):
-            self.uploads[begun[1]] = self.path
+        if places and (started := re.search(r"upload_id=([^&]+)", places[0])):
+            self.uploads[started[1]] = self.path
         elif upload and status == 200:
             self.written[upload] = (status, headers, answer)
 
@@ -130,8 +130,8 @@ class Front(BaseHTTPRequestHandler):
             first, _, rest = part.get_payload().partition("\n")
             command, path, *_ = first.split()
             inner = message_from_bytes(rest.encode())
-            told = {key: value for key, value in inner.items() if key.lower() not in _OWN}
-            status, headers, answer = _ask(command, path, told, inner.get_payload().encode())
+            inner_headers = {key: value for key, value in inner.items() if key.lower() not in _OWN}
+            status, headers, answer = _send(command, path, inner_headers, inner.get_payload().encode())
             lines = [f"HTTP/1.1 {status} {http.client.responses.get(status, '')}"]
             lines += [f"{key}: {value}" for key, value in headers if key.lower() == "content-type"]
             text = "\r\n".join([*lines, f"Content-Length: {len(answer)}", "", answer.decode()])
@@ -152,7 +152,7 @@ class Front(BaseHTTPRequestHandler):
         self.rfile.readline()
         return body
 
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+    def _respond(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.send_response_only(status)
         for key, value in headers:
             if key.lower() not in _OWN:
@@ -169,7 +169,7 @@ class Front(BaseHTTPRequestHandler):
             file.write(f"{what} {self.command} {self.path}\n")
 
 
-def _ask(
+def _send(
     command: str, path: str, headers: dict[str, str], body: bytes, port: int = _INNER
 ) -> tuple[int, list[tuple[str, str]], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -191,12 +191,12 @@ class _Server(ThreadingHTTPServer):
         self._tls.load_cert_chain(certificate)
 
     def finish_request(self, request: socket.socket, client_address: object) -> None:
-        """In the request's own thread: a slow handshake keeps nobody waiting."""
+        """Runs in the request's own thread: a slow handshake does not delay others."""
         with self._tls.wrap_socket(request, server_side=True) as wrapped:
             Front(wrapped, client_address, self)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients come and go."""
+        """Ignores clients that disconnect."""
 
 
 def _make_certificate(folder: Path) -> None:
@@ -211,7 +211,7 @@ def _make_certificate(folder: Path) -> None:
 
 
 def _take_names(folder: Path) -> None:
-    """Has the names lead here, for whoever is in these namespaces."""
+    """Resolves the names to this proxy, in these namespaces."""
     (folder / "hosts").write_text("127.0.0.1 localhost " + " ".join(_NAMES) + "\n")
     subprocess.run(["mount", "--bind", str(folder / "hosts"), "/etc/hosts"], check=True)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as each:
@@ -227,14 +227,14 @@ def _listens(port: int) -> bool:
 
 
 def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> None:
-    """Serves until it is killed; says so on stdout when it does."""
+    """Serves until it is killed; prints a line when it is ready."""
     Front.share, Front.cut, Front.log = share, cut or "", folder / "faults.log"
     _take_names(folder)
     if not (folder / "both.pem").exists():
         _make_certificate(folder)
     place = ["-host", "127.0.0.1", "-port", str(_INNER), "-public-host", NAME, "-external-url", f"https://{NAME}"]
     inner = subprocess.Popen(
-        # On a file system it would lose what TensorFlow makes of an empty folder: an object whose name ends in `/`.
+        # A file system would lose TensorFlow's marker of an empty folder: an object whose name ends in `/`.
         [binary, "-scheme", "http", "-backend", "memory", *place],
         stdout=subprocess.DEVNULL,
         stderr=(folder / "server.log").open("ab"),
@@ -246,8 +246,8 @@ def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> 
         return _listens(_INNER)
 
     wait_until(serves, f"fake-gcs-server on port {_INNER}", every=0.05)
-    told = f'{{"name": "{BUCKET}"}}'.encode()
-    assert _ask("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, told)[0] == 200
+    bucket = f'{{"name": "{BUCKET}"}}'.encode()
+    assert _send("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, bucket)[0] == 200
     server = _Server(folder / "both.pem")
     print("ready", os.getpid(), flush=True)
     server.serve_forever()

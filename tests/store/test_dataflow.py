@@ -1,4 +1,4 @@
-"""Dataflow, up to its service: the job that Beam asks for, staged in a bucket, what workers install, and its end."""
+"""Dataflow, up to its service: Beam's job request, staging in a bucket, the packages of workers, and cancelling."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ try:
 except PipelineError as error:  # nobody did the job
     print(error)
 """
-# What a step does with its engine: TFX, too, enters a pipeline, and leaves it when its job has ended.
+# A step's use of its engine: like TFX, enters a pipeline, and leaves it when the job has ended.
 STEP = """
 import json, sys
 from apache_beam import Create, Pipeline
@@ -76,7 +76,7 @@ def _step() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _dataflow(store: Store, folder: Path, *arguments: str) -> Iterator[Path]:
-    """Runs a service that keeps jobs; yields the file that says what happened to them."""
+    """Runs a service that keeps jobs; yields its log of events."""
     log = folder / "jobs.log"
     log.touch()
     program = str(Path(__file__).with_name("dataflow_service.py"))
@@ -98,9 +98,9 @@ def _wait_for(line: str, log: Path, process: subprocess.Popen, seconds: float = 
     wait_until(is_there, lambda: f"{line} in\n{log.read_text()}", seconds, every=0.1)
 
 
-def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, binary):
+def test_the_job_has_the_declared_options_and_the_package(tmp_path, binary):
     with serving(tmp_path, binary) as store:
-        # What would be a request to the service becomes a file.
+        # Writes a file instead of the request to the service.
         template = (f"--template_location=gs://{BUCKET}/job.json", "--job_name=ingest")
         assert "did not write 4 files" in store.run(*_ingest(tmp_path), *template)
         job = json.loads(store.read("job.json"))
@@ -134,33 +134,33 @@ def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, bin
 
 @pytest.mark.parametrize("line", ["JOB_STATE_RUNNING", "asked to create a job"])
 def test_a_step_that_is_cancelled_cancels_its_job(tmp_path, binary, line):
-    """Also where the service has not answered yet: the job is one whose name nobody knows."""
+    """Also before the service's response, when the job's id is unknown."""
     seconds = 0.0 if line == "JOB_STATE_RUNNING" else 3.0
     with serving(tmp_path, binary) as store, _dataflow(store, tmp_path, str(seconds)) as log:
-        said = tmp_path / "said"
-        with said.open("w") as file:
+        output = tmp_path / "output"
+        with output.open("w") as file:
             step = store.popen(*_step(), stdout=file, stderr=file)
             _wait_for(line, log, step)
             step.send_signal(signal.SIGTERM)
             code = step.wait(60)
     assert code != 0
-    happened = log.read_text().splitlines()
-    assert [each for each in happened if each.startswith("wanted")] == ["wanted JOB_STATE_CANCELLED"], said.read_text()
-    # Who tries again finds nobody who still writes.
-    assert happened[-1] == "JOB_STATE_CANCELLED"
-    assert "ended by SIGTERM" in said.read_text()
+    events = log.read_text().splitlines()
+    assert [each for each in events if each.startswith("wanted")] == ["wanted JOB_STATE_CANCELLED"], output.read_text()
+    # A retry meets no running job.
+    assert events[-1] == "JOB_STATE_CANCELLED"
+    assert "ended by SIGTERM" in output.read_text()
 
 
 def test_a_job_that_has_failed_is_not_cancelled(tmp_path, binary):
     with (
         serving(tmp_path, binary) as store,
         _dataflow(store, tmp_path, "0", "JOB_STATE_FAILED") as log,
-        (tmp_path / "said").open("w") as file,
+        (tmp_path / "output").open("w") as file,
     ):
         step = store.popen(*_step(), stdout=file, stderr=file)
         code = step.wait(200)
     assert code != 0
-    assert "no such bucket" in (tmp_path / "said").read_text()
+    assert "no such bucket" in (tmp_path / "output").read_text()
     assert "wanted" not in log.read_text()
 
 
@@ -169,14 +169,14 @@ def test_ctrl_c_of_a_run_cancels_its_job(tmp_path, binary):
         values = {"beam": {"runner": "dataflow", "dataflow": SECTION}, "data.data_dir": f"gs://{BUCKET}/tfds"}
         sets = [word for name, value in values.items() for word in ("--set", f"{name}={json.dumps(value)}")]
         command = (sys.executable, "-m", "tfx_estimator", "run", "digits", "--workdir", f"gs://{BUCKET}/runs", *sets)
-        said = tmp_path / "said"
-        with said.open("w") as file:
+        output = tmp_path / "output"
+        with output.open("w") as file:
             run = store.popen(*command, stdout=file, stderr=file)
             _wait_for("JOB_STATE_RUNNING", log, run)
             run.send_signal(signal.SIGINT)
             code = run.wait(60)
-    assert code == 130, said.read_text()
+    assert code == 130, output.read_text()
     assert "wanted JOB_STATE_CANCELLED" in log.read_text()
     assert log.read_text().splitlines()[-1] == "JOB_STATE_CANCELLED"
-    assert "cancelling the Dataflow job" in said.read_text()
-    assert "interrupted in component TfdsExampleGen" in said.read_text()
+    assert "cancelling the Dataflow job" in output.read_text()
+    assert "interrupted in component TfdsExampleGen" in output.read_text()

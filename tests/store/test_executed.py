@@ -1,4 +1,4 @@
-"""A compiled pipeline, executed from its file with everything in a bucket, and a custom job of two replicas in it."""
+"""A compiled pipeline executed with everything in a bucket, and its custom job with two replicas."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _compile(store: Store, folder: Path, *declared: str, source: str = "digits", target: str = VERTEX) -> Path:
     file = folder / f"compiled.{'json' if target == VERTEX else 'yaml'}"
-    told = (*COMMON, *OF_TARGET[target], f"data.data_dir=gs://{BUCKET}/tfds", *declared)
-    overrides = [word for each in told for word in ("--set", each)]
+    declarations = (*COMMON, *OF_TARGET[target], f"data.data_dir=gs://{BUCKET}/tfds", *declared)
+    overrides = [word for each in declarations for word in ("--set", each)]
     store.run(*PROGRAM, "compile", source, "--target", target, "--output", str(file), *overrides)
     return file
 
 
 def _execute(store: Store, file: Path, folder: Path) -> dict[str, Any]:
     """Executes a file in the bucket; returns the summary."""
-    with (folder / "summary").open("w+") as told, (folder / "said").open("w") as said:
+    with (folder / "summary").open("w+") as stdout, (folder / "stderr").open("w") as stderr:
         command = (*PROGRAM, "execute", str(file), "--root", ROOT, "--require-blessing", "--json")
-        run = store.popen(*command, stdout=told, stderr=said)
+        run = store.popen(*command, stdout=stdout, stderr=stderr)
         try:
             code = run.wait(800)
         finally:
             run.kill()
             run.wait()
-        assert code == 0, (folder / "said").read_text()
-        told.seek(0)
-        return json.load(told)
+        assert code == 0, (folder / "stderr").read_text()
+        stdout.seek(0)
+        return json.load(stdout)
 
 
 def _states(results: dict[str, Any], state: str) -> set[str]:
@@ -82,21 +82,21 @@ def test_digits_from_the_compiled_file(tmp_path, binary, job):
         assert first["pushed"].startswith(f"gs://{BUCKET}/{HOME}/serving/")
         assert len(_folders(store, "serving")) == 1
         assert len(_folders(store, "modules")) == 1
-        # What is done is no folder to go on from: there is a note of what it has become.
+        # A completed training leaves only the note of its move.
         assert {os.path.splitext(name)[1] for name in _folders(store, "training")} == {".moved"}
         second = _execute(store, file, tmp_path)
-        # See tests/e2e/test_execute.py: TFX's own resolver finds the model that is the candidate.
+        # See tests/e2e/test_execute.py: TFX's own resolver finds the candidate itself.
         assert _states(second, "ran") == {"Evaluator", "Pusher"}
         assert second["accuracy"] == first["accuracy"]
         assert len(_folders(store, "serving")) == 1
 
 
-def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path, binary):
+def test_kubeflow_pipelines_2_has_no_objects_for_folders(tmp_path, binary):
     with serving(tmp_path, binary) as store:
         file = _compile(store, tmp_path, "trainer.train_steps=300", target=KUBEFLOW)
         first = _execute(store, file, tmp_path)
         assert first["training"]["last_step"] == 300
-        # .../STEP_1/OUTPUT/...: what its launcher downloads for the next steps.
+        # .../STEP_1/OUTPUT/...: its launcher downloads these for the next steps.
         start = f"{HOME}/artifacts/local/digits-1/"
         below = [name.removeprefix(start).split("/", 2) for name in store.names(start)]
         inside = [each for each in below if len(each) == 3]
@@ -110,13 +110,13 @@ def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path,
 
 
 def test_a_training_in_a_volume_is_published_in_the_bucket(tmp_path, binary):
-    """As in the pods of a TFJob that a step starts, which are tasks of this machine: see tests/e2e."""
+    """Like in the pods of a TFJob that a step starts, here with local tasks: see tests/e2e."""
     (volume := tmp_path / "volume").mkdir()
     with serving(tmp_path, binary) as store:
         file = _compile(store, tmp_path, TWO, "trainer.train_steps=300", target=KUBEFLOW)
         spec, platform = yaml.safe_load_all(file.read_text())
-        told = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"][OPERATION_KEY]["runtimeValue"]
-        told["constant"] = json.dumps({**json.loads(told["constant"]), "training_root": str(volume)})
+        runtime = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"][OPERATION_KEY]["runtimeValue"]
+        runtime["constant"] = json.dumps({**json.loads(runtime["constant"]), "training_root": str(volume)})
         file.write_text(yaml.safe_dump_all([spec, platform]))
         results = _execute(store, file, tmp_path)
         assert results["training"]["last_step"] == 300
@@ -138,19 +138,19 @@ def test_a_store_that_fails_now_and_then(tmp_path, binary, job):
         assert f"{HOME}/training/" in unquote(cut)
         assert results["training"]["last_step"] == 600
         assert results["accuracy"] >= 0.97
-        # One whole version, and nothing that was begun.
+        # One whole version, and no draft.
         (version,) = _folders(store, "serving")
         assert results["pushed"] == f"gs://{BUCKET}/{HOME}/serving/{version}"
         assert f"{HOME}/serving/{version}/saved_model.pb" in store.names(f"{HOME}/serving/")
         assert {os.path.splitext(name)[1] for name in _folders(store, "training")} == {".moved"}
 
 
-def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary):
+def test_of_two_machines_that_execute_the_same_file_one_is_refused(tmp_path, binary):
     with serving(tmp_path, binary) as store, contextlib.ExitStack() as stack:
         command = (*PROGRAM, "execute", str(_compile(store, tmp_path)), "--root", ROOT)
         logs, runs = [tmp_path / "one.log", tmp_path / "other.log"], []
         for log in logs:
-            # As on machines of their own, which share no lock.
+            # Like on two machines, which share no lock.
             state = ("env", f"XDG_STATE_HOME={log.with_suffix('.state')}")
             output = stack.enter_context(log.open("w"))
             runs.append(store.popen(*state, *command, stdout=output, stderr=output))
@@ -162,14 +162,14 @@ def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary
             200,
             every=0.5,
         )
-        said = [log.read_text() for log in logs]
+        texts = [log.read_text() for log in logs]
         (refused,) = [place for place, run in enumerate(runs) if run.poll() is not None]
-        assert runs[refused].returncode == 6, said
-        assert f"another machine is using gs://{BUCKET}/{HOME}" in said[refused]
-        assert "name another --root" in said[refused]
+        assert runs[refused].returncode == 6, texts
+        assert f"another machine is using gs://{BUCKET}/{HOME}" in texts[refused]
+        assert "name another --root" in texts[refused]
 
 
-def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_job_goes_on_there(tmp_path, binary):
+def test_the_replicas_of_a_cancelled_job_stop_at_one_step_and_the_next_job_resumes_there(tmp_path, binary):
     log, steps = tmp_path / "execute.log", ("trainer.train_steps=2000", "trainer.save_checkpoints_steps=250")
     with serving(tmp_path, binary) as store:
         file = _compile(store, tmp_path, *JOB, *steps)
@@ -196,8 +196,8 @@ def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_j
         assert not [name for name in store.names(HOME) if name.endswith("/stop.json")]
 
 
-def test_a_custom_job_ends_where_its_evaluator_finds_that_nothing_improves(tmp_path, binary):
-    # No later evaluation is better by that much than the first.
+def test_a_custom_job_stops_early_after_evaluations_without_improvement(tmp_path, binary):
+    # No later evaluation improves by that much.
     rule = "trainer.early_stopping={metric: average_loss, patience: 2, min_delta: 100}"
     distribution = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}, evaluator: true}"
     steps = ("trainer.train_steps=50000", "trainer.save_checkpoints_steps=200")
@@ -205,12 +205,12 @@ def test_a_custom_job_ends_where_its_evaluator_finds_that_nothing_improves(tmp_p
         file = _compile(store, tmp_path, distribution, "deploy.vertex={}", *steps, rule)
         results = _execute(store, file, tmp_path)
         last = results["training"]["last_step"]
-        # Three evaluations, of checkpoints that are there.
+        # Three evaluations, of existing checkpoints.
         assert 600 <= last < 50000
         assert results["stopped_early"].startswith(f"at step {last:,.0f} of 50,000: average_loss has not improved on ")
         assert results["stopped_early"].endswith("for 2 evaluations")
         assert results["restarts"] == []
         assert results["accuracy"] >= 0.9
         assert len(_folders(store, "serving")) == 1
-        # With it went the chief's word to the others.
+        # The chief's message to the others was removed with it.
         assert {os.path.splitext(name)[1] for name in _folders(store, "training")} == {".moved"}

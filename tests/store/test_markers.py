@@ -1,4 +1,4 @@
-"""What TensorFlow's client of a bucket makes of folders is removed, and nothing else is."""
+"""Folder markers of TensorFlow's bucket client are removed, and nothing else."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def test_markers_are_removed(tmp_path, binary):
             f"without/model/{each}" for each in files
         ]
         assert [name for name in after if name.startswith("without/empty")] == []
-        # Of another output, which nobody named.
+        # Of another output, which is not given.
         assert "without/model_run/" in after

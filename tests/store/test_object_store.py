@@ -1,4 +1,4 @@
-"""A whole run whose data, work folder and destination are in a bucket; with faults of the store; killed and resumed."""
+"""A whole run with data, work folder and destination in a bucket; with faults of the store; killed and resumed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TRAINING = "runs/digits/artifacts/Trainer/training/"
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a run keeps on this machine what a bucket cannot hold."""
+    """The local folder of a run for files that a bucket cannot hold."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "tfx-estimator" / "gs" / BUCKET / "runs" / "digits"
 
@@ -51,7 +51,7 @@ def states(state: Path) -> set[str]:
 
 
 def pushed(store: Store) -> list[str]:
-    """The versions that can be served; no draft is left."""
+    """Returns the versions that can be served; checks that no draft is left."""
     names = store.names("served/")
     assert not [name for name in names if ".push-" in name]
     return sorted(name.split("/")[1] for name in names if name.endswith("/saved_model.pb"))
@@ -59,19 +59,19 @@ def pushed(store: Store) -> list[str]:
 
 def test_everything_in_a_bucket(tmp_path, binary, state, monkeypatch):
     with serving(tmp_path, binary) as store:
-        said = store.run(*RUN)
+        output = store.run(*RUN)
         first = summary(state)
         assert first["accuracy"] >= 0.97
         assert len(versions := pushed(store)) == 1
-        assert f"gs://{BUCKET}/served/{versions[0]}" in said
-        # Nothing but what no bucket can hold is here.
+        assert f"gs://{BUCKET}/served/{versions[0]}" in output
+        # Only files that a bucket cannot hold are local.
         assert {path.name for path in state.iterdir()} <= {"logs", "metadata.sqlite", "metadata.sqlite.stored", ".lock"}
         assert (sorted((state / "logs").glob("*/report.html"))[-1]).stat().st_size > 10_000
-        # Whoever reads the bucket learns of no account, and of no place or name of this machine.
+        # The bucket has no account, and no path or name of this machine.
         kept = store.read("runs/digits/metadata.sqlite")
         ours = (str(tmp_path), f"{Path.home()}/", sys.prefix, socket.gethostname(), "a-token-of-the-tests")
         assert [word for word in ours if len(word) > 3 and word.encode() in kept] == []
-        # All over again, and as another machine would that knows nothing of the first run.
+        # Again, like on another machine without any local state.
         store.run(*RUN)
         assert states(state) == {"cached"}
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
@@ -80,25 +80,25 @@ def test_everything_in_a_bucket(tmp_path, binary, state, monkeypatch):
         assert pushed(store) == versions
 
 
-def test_a_bucket_that_is_not_there(tmp_path, binary):
+def test_a_missing_bucket_is_reported(tmp_path, binary):
     with serving(tmp_path, binary) as store:
         elsewhere = ("--workdir", "gs://some-other-bucket/runs", "--set", f"data.data_dir={tmp_path}/tfds")
-        said = store.run(*RUN[:-6], *elsewhere, code=6)
-        assert "gs://some-other-bucket cannot be used: there is no such bucket" in said
-        assert "gcloud auth application-default login" in said
+        output = store.run(*RUN[:-6], *elsewhere, code=6)
+        assert "gs://some-other-bucket cannot be used: there is no such bucket" in output
+        assert "gcloud auth application-default login" in output
 
 
 @pytest.mark.parametrize(("name", "more"), [("compile", ("--output", "it.json")), ("submit", ("--dry-run",))])
-def test_data_in_a_bucket_that_is_not_there(tmp_path, binary, name, more):
-    told = ("deploy.project=example-project", "deploy.region=europe-west4", *COMMON)
-    told += ("data.dataset=mnist", "data.splits=null", "data.data_dir=gs://some-other-bucket/tfds")
+def test_a_missing_bucket_of_data_is_reported(tmp_path, binary, name, more):
+    options = ("deploy.project=example-project", "deploy.region=europe-west4", *COMMON)
+    options += ("data.dataset=mnist", "data.splits=null", "data.data_dir=gs://some-other-bucket/tfds")
     more = tuple(str(tmp_path / each) if each.endswith(".json") else each for each in more)
-    overrides = [word for each in told for word in ("--set", each)]
+    overrides = [word for each in options for word in ("--set", each)]
     command = (sys.executable, "-m", "tfx_estimator", name, "digits", "--target", "vertex", *more, *overrides)
     with serving(tmp_path, binary) as store:
-        said = store.run(*command, code=6)
-        assert "gs://some-other-bucket cannot be used: there is no such bucket" in said
-        assert "Traceback" not in said
+        output = store.run(*command, code=6)
+        assert "gs://some-other-bucket cannot be used: there is no such bucket" in output
+        assert "Traceback" not in output
 
 
 def test_a_store_that_fails_now_and_then(tmp_path, binary, state):
@@ -113,7 +113,7 @@ def test_a_store_that_fails_now_and_then(tmp_path, binary, state):
 
 def test_killed_in_training_and_resumed(tmp_path, binary, state):
     with serving(tmp_path, binary) as store:
-        # Saves often enough, and takes long enough, to be killed between two checkpoints.
+        # Frequent checkpoints and enough steps for a kill between two checkpoints.
         longer = ("--set", "trainer.train_steps=1500", "--set", "trainer.save_checkpoints_steps=100", "--no-report")
         with (tmp_path / "run.log").open("w") as log:
             run = store.popen(*RUN, *longer, stdout=log, stderr=log)
@@ -127,14 +127,14 @@ def test_killed_in_training_and_resumed(tmp_path, binary, state):
         assert len(pushed(store)) == 1
 
 
-def test_the_lone_pod_of_a_tfjob_is_killed_and_its_successor_goes_on(tmp_path, binary, state, monkeypatch):
+def test_the_only_pod_of_a_tfjob_is_killed_and_its_successor_resumes(tmp_path, binary, state, monkeypatch):
     places = (f"data.data_dir=gs://{BUCKET}/tfds", f"deploy.pipeline_root=gs://{BUCKET}/runs", f"deploy.image={IMAGE}")
     longer = ("trainer.train_steps=1500", "trainer.save_checkpoints_steps=100")
-    told = [word for each in (*places, *longer) for word in ("--set", each)]
+    overrides = [word for each in (*places, *longer) for word in ("--set", each)]
     file = tmp_path / "job.yaml"
     compiled = (sys.executable, "-m", "tfx_estimator", "compile", "digits", "--target", "tfjob", "--output", str(file))
     with serving(tmp_path, binary) as store:
-        store.run(*compiled, *told)
+        store.run(*compiled, *overrides)
         config_map, job = yaml.safe_load_all(file.read_text())
         declaration = tmp_path / "declaration.yaml"
         declaration.write_text(config_map["data"][declaration.name])
@@ -143,13 +143,13 @@ def test_the_lone_pod_of_a_tfjob_is_killed_and_its_successor_goes_on(tmp_path, b
         program, *arguments = container["command"]
         assert program == "tfx-estimator"
         here = [str(declaration) if each == f"{CONFIG_FOLDER}/declaration.yaml" else each for each in arguments]
-        # What the operator, which sets no TF_CONFIG of a lone pod, and the manifest say.
+        # The environment from the operator, which sets no TF_CONFIG for a single pod, and from the manifest.
         command = ("env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-m")
         command = (*command, "tfx_estimator", *here)
         with (tmp_path / "run.log").open("w") as log:
             run = store.popen(*command, stdout=log, stderr=log)
             _kill_after(store, run, tmp_path / "run.log")
-        # Of another node: it has nothing of what the first one kept beside the bucket.
+        # On another node, without the first one's local files.
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
         store.run(*command)
         resumed = summary(tmp_path / "elsewhere" / state.relative_to(tmp_path / "state"))
@@ -160,7 +160,7 @@ def test_the_lone_pod_of_a_tfjob_is_killed_and_its_successor_goes_on(tmp_path, b
 
 
 def _kill_after(store: Store, run: subprocess.Popen, log: Path) -> None:
-    """Kills a run, with all that it has started, between two checkpoints."""
+    """Kills a run and all its processes between two checkpoints."""
     try:
 
         def is_between() -> bool:
@@ -191,9 +191,9 @@ copy_training(f"{root}/0001/training", f"{root}/0002/training")
 """
 
 
-def test_a_trial_goes_on_from_a_whole_copy_in_a_bucket(tmp_path, binary):
+def test_a_trial_resumes_from_a_whole_copy_in_a_bucket(tmp_path, binary):
     with serving(tmp_path, binary) as store:
         store.run(sys.executable, "-c", COPY, f"gs://{BUCKET}/trials", seconds=120)
-        # `old` is of a copy that was ended, and `model` was removed by the trial itself.
+        # `old` is of an interrupted copy, and the trial itself has removed `model`.
         names = {name for name in store.names("trials/0002/") if not name.endswith("/")}
         assert names == {"trials/0002/training.copied", "trials/0002/training/eval/events"}

@@ -1,4 +1,4 @@
-"""The digits, trainings through the executor, and two processes that train in one."""
+"""The digits, trainings by the executor, and a training on two processes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ TRAINERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="session")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """What each of two processes says of each of TRAINERS."""
+    """The results of each of two processes for each of TRAINERS."""
     return dict(zip(TRAINERS, wire.run(list(TRAINERS.values()), tmp_path_factory.mktemp("wire"))))
 
 
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a checkpoint of each network that a row of options trains, by its name."""
+    """A folder with a checkpoint, by name, of each network that a row of options trains."""
     import tensorflow as tf
 
     from tfx_estimator.model_fn import networks

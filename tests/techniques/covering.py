@@ -1,4 +1,4 @@
-"""Few declarations in which every two options that are accepted together stand side by side."""
+"""Combines options into few declarations that contain every accepted pair."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def accepted_pairs(folder: Path, weights: Path) -> dict[str, set[Pair]]:
 
 
 def cover(accepted: dict[str, set[Pair]], folder: Path, weights: Path) -> list[Row]:
-    """Puts pairs together into rows, so that each is in one of each path that takes it."""
+    """Combines pairs into rows, so that each path that accepts a pair has a row with it."""
 
     def fits(row: Row) -> bool:
         return row.pairs <= accepted[row.path] and _is_accepted(row, folder, weights)
@@ -57,7 +57,7 @@ def cover(accepted: dict[str, set[Pair]], folder: Path, weights: Path) -> list[R
 
 
 def _filled(row: Row, left: set[Pair], fits: Callable[[Row], bool]) -> Row:
-    """Adds options as long as they bring something new, each time the one that brings most."""
+    """Adds options as long as one covers new pairs, each time the one that covers most."""
     out = set(row.options)
     while True:
         gains = {

@@ -1,11 +1,11 @@
-"""What a declaration can say about training beyond the bare minimum, once each, as it is tried with every other.
+"""The options of training, each of which is tried with every other.
 
-`tune` is none of them. It is no entry of `trainer` but a section beside it, which the Trainer never reads: the Tuner, a
-component before it, starts whole trainings of what `trainer` says, with other values, by the same supervisor. Two steps
-of a Trainer say nothing of it; `tests/components/tuner` and `tests/e2e/test_tune.py` train its trials.
+`tune` is not among them. It is no entry of `trainer` but another section, which the Trainer never reads: the Tuner, a
+component before it, starts whole trainings of `trainer` with other values, by the same supervisor. Two steps of a
+Trainer do not test it; `tests/components/tuner` and `tests/e2e/test_tune.py` train its trials.
 
-Some options are others, and more: what a row says of `mirrored` and of `mirrored_packs` goes together, so that the
-further one costs next to no rows.
+Some options contain others: a row can have both `mirrored` and `mirrored_packs`, so that the latter needs almost no
+further rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import functools
 from pathlib import Path
 from typing import Any
 
-# Entries of `trainer` that none of the paths does without.
+# Entries of `trainer` that every path needs.
 BASE: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 2, "global_batch_size": 32}
 
 
 def _by(strategy: str, **options: Any) -> dict[str, Any]:
-    """Says the strategy of training."""
+    """Returns the entry of a training strategy."""
     return {"distribution": {"train": {"strategy": strategy, **options}}}
 
 
@@ -28,7 +28,7 @@ _MIRRORED = functools.partial(_by, "mirrored", devices={"cpu": 2})
 _WORKERS = functools.partial(_by, "multi_worker_mirrored")
 _SERVED = functools.partial(_by, "parameter_server", ps=1)
 
-# Entries of `trainer` by a short name; small enough that two steps on the digits pass through them.
+# Entries of `trainer` by a short name; small enough to have effects in two steps on the digits.
 OPTIONS: dict[str, dict[str, Any]] = {
     "mirrored": _MIRRORED(),
     "mirrored_packs": _MIRRORED(cross_device_ops="hierarchical_copy", num_packs=2),
@@ -55,7 +55,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": False},
     "gpu": {"gpu": {"memory_limit_mb": 2048, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}},
     "gradient_accumulation": {"gradient_accumulation": 4},
-    # The name decides on which rows it goes: by this one it needs the fewest.
+    # Names decide on the rows of options: with this name it needs the fewest.
     "accumulation_parallel": {"gradient_accumulation": 4, "parallel_parts": 2},
     "model_parallel": {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}},
     "pipeline_parallel": {"pipeline_parallel": {"stages": 2, "microbatches": 2}},
@@ -70,44 +70,44 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "deterministic": {"deterministic": True},
     "streamed": {"resident_megabytes": 0},
     "single_steps": {"steps_per_execution": 1},
-    # `together` says where the weights are.
+    # `together` adds the folder of the weights.
     "warm_start": {"warm_start": {"exclude": ["logits/*"]}},
 }
 
 PATHS = ("estimator", "keras", "keras_custom_loop")
 
-# What an option says on one path, in place of the above.
+# Options with another value on one path.
 ON_PATH: dict[tuple[str, str], dict[str, Any]] = {
-    # As a second option it would take nine rows more; on each path one dtype is of workers, and the other of devices.
+    # A second option would need nine more rows; on each path workers use one dtype, and devices the other.
     ("keras", "compressed"): _WORKERS(gradient_compression="bf16"),
     ("keras", "mirrored_compressed"): _MIRRORED(gradient_compression="fp16"),
-    # Here by the default, which packs nothing.
+    # Here with the default, without packs.
     ("keras", "mirrored_packs"): _MIRRORED(),
-    # And oneDNN by the other word.
+    # And oneDNN with the other value.
     ("keras_custom_loop", "threads"): {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": True},
-    # An Estimator's workers wait for nobody, and each ends the step that it is in: of one alone the number is exact.
+    # An Estimator's workers are asynchronous, and each completes its step: only with one worker the last step is exact.
     ("estimator", "parameter_server"): _SERVED(workers=1),
 }
 
-# Whose workers only train: what goes by evaluations needs an evaluator beside them.
+# Clusters whose workers only train: options that depend on evaluations need an evaluator.
 CLUSTERS = ("multi_worker_mirrored", "parameter_server")
 
-# Those that a row trains.
+# Networks that a row trains.
 NETWORKS = sorted({BASE["model"], *(option["model"] for option in OPTIONS.values() if "model" in option)})
 
 
 def together(path: str, names: tuple[str, ...], weights: Path) -> dict[str, Any] | None:
-    """Puts options beside each other.
+    """Merges options.
 
     Args:
         weights: A folder with a checkpoint of each of NETWORKS, by its name.
 
     Returns:
-        Entries of `trainer`; None where two of the options say the same entry differently.
+        Entries of `trainer`; None if two of the options have different values for an entry.
     """
     found: dict[str, Any] = {}
     for name in names:
-        # Whole: what one pair says is no part of the next.
+        # A deep copy: rows share no values.
         if not _merge(found, copy.deepcopy(ON_PATH.get((path, name), OPTIONS[name]))):
             return None
     values = {**BASE, **found, "path": path}

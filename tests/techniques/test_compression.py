@@ -1,4 +1,4 @@
-"""`gradient_compression`: what goes over the wire, and what comes of it."""
+"""`gradient_compression`: bytes on the wire, and the accuracy."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _declared(kind: str) -> dict:
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("kind", "size"), [("none", 4), ("fp16", 2), ("bf16", 2)])
-def test_an_entry_has_so_many_bytes_on_the_wire_and_the_replicas_stay_equal(kind, size, two_workers):
+def test_an_entry_has_few_bytes_on_the_wire_and_the_replicas_stay_equal(kind, size, two_workers):
     first, second = two_workers[kind]
-    # In a ring of two, each sends half of the entries, and then half of the sums.
+    # In a ring of two, each process sends half of the entries, and then half of the sums.
     sent = min(first["bytes"], second["bytes"]) / wire.STEPS / first["parameters"] / 2
     assert 0.9 * size <= sent < 1.3 * size
     assert first["weights"] == second["weights"]
@@ -35,7 +35,7 @@ def test_an_entry_has_so_many_bytes_on_the_wire_and_the_replicas_stay_equal(kind
 
 @pytest.fixture(scope="module")
 def mnist(tmp_path_factory, real_data_dir):
-    """Input artifacts of real images; of so many for evaluation that 0.5 points are more than what chance makes."""
+    """Input artifacts of real images, with enough for evaluation that 0.5 points are more than chance."""
     home = tmp_path_factory.mktemp("mnist")
     parts = (("train", "train", 20_000), ("eval", "test", 10_000))
     return write_inputs(
@@ -59,14 +59,14 @@ def _accuracy(training, settings, path, kind):
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("path", "kind"), [("estimator", "fp16"), ("keras", "bf16"), ("keras_custom_loop", "fp16")])
-def test_the_accuracy_is_that_without_compression(path, kind, uncompressed, mnist, tmp_path, settings):
+def test_the_accuracy_equals_that_without_compression(path, kind, uncompressed, mnist, tmp_path, settings):
     assert uncompressed > 0.97
     found = _accuracy(Training(tmp_path / "Trainer", mnist), settings, path, kind)
     assert found == pytest.approx(uncompressed, abs=0.005)
 
 
 @pytest.mark.unit
-def test_the_sum_of_the_largest_entries_does_not_overflow_and_what_is_no_number_stays_so():
+def test_the_sum_of_the_largest_entries_does_not_overflow_and_nan_stays_nan():
     import tensorflow as tf
 
     from tfx_estimator.model_fn.optim.gradients import compress, restore

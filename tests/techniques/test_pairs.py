@@ -10,7 +10,7 @@ from tests.techniques.covering import Row, accepted_pairs, cover, declared
 from tests.techniques.options import OPTIONS, PATHS
 from tfx_estimator.pipeline.base.errors import DeclarationError
 
-# As many rows as there may be.
+# Maximal number of rows.
 MOST = 60
 
 
@@ -33,7 +33,7 @@ def test_an_option_is_accepted_on_a_path(name, tmp_path, weights):
 
 @pytest.mark.unit
 @pytest.mark.parametrize("path", PATHS)
-def test_what_goes_by_evaluations_is_tried_with_each_cluster(path, tmp_path, weights):
+def test_options_that_depend_on_evaluations_are_tried_with_each_cluster(path, tmp_path, weights):
     clusters = ["workers", "compressed", "packs", "parameter_server"]
     clusters += [] if path == "estimator" else ["sync_every", "outer_momentum"]
     for cluster in clusters:
@@ -53,7 +53,7 @@ def rows(accepted, tmp_path_factory, weights):
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-def test_the_rows_have_every_pair_that_is_accepted(accepted, rows):
+def test_the_rows_have_every_accepted_pair(accepted, rows):
     assert len(rows) <= MOST
     for path, pairs in accepted.items():
         assert len(pairs) > 300

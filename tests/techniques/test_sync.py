@@ -1,4 +1,4 @@
-"""`sync_every`: what the workers' averaged weights are, and what it does to the accuracy."""
+"""`sync_every`: the workers' averaged weights, and the accuracy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.techniques import wire
 WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
 
 
-def _weights(told):
-    return np.frombuffer(bytes.fromhex(told["weights"]), np.float32)
+def _weights(outcome):
+    return np.frombuffer(bytes.fromhex(outcome["weights"]), np.float32)
 
 
 @pytest.mark.cluster
@@ -22,7 +22,7 @@ def test_workers_differ_between_two_averagings_and_are_equal_after_each(two_work
     assert first["differed"]
     assert second["differed"]
     assert first["weights"] == second["weights"]
-    # Weights and momentum once in four steps, in place of gradients in each.
+    # Weights and momentum once in four steps, instead of gradients in each.
     sent = first["bytes"] / wire.STEPS / first["parameters"] / 2
     assert sent < 4 * 2 / 4 * 1.3
 
@@ -37,15 +37,15 @@ def test_averaging_after_each_step_of_sgd_is_ordinary_training(two_workers):
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("whole", ["sync 4", "sync 4 saved"])
-def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(two_workers, whole):
+def test_a_restarted_training_equals_an_uninterrupted_one(two_workers, whole):
     found = [each["weights"] for each in two_workers[f"{whole} restarted"]]
     assert found == [each["weights"] for each in two_workers[whole]]
-    # Of 26 steps the last two are each worker's own again.
+    # The last two of 26 steps are after the last averaging.
     assert (found[0] == found[1]) == (whole == "sync 4")
 
 
 def _averaging(shape, every, momentum, **dense):
-    """The averaging of a model of one weight, and that."""
+    """Returns the averaging of a model with one weight, and the weight."""
     import tensorflow as tf
 
     from tfx_estimator.model_fn.optim.averaging import Averaging
@@ -62,7 +62,7 @@ def _averaging(shape, every, momentum, **dense):
 
 
 @pytest.mark.unit
-def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
+def test_the_outer_momentum_continues_in_the_direction_of_the_last_averagings():
     import tensorflow as tf
 
     averaging, weight = _averaging((1,), 3, 0.5)
@@ -89,7 +89,7 @@ def test_an_averaged_weight_keeps_its_constraint(momentum):
 
     averaging, weight = _averaging((2,), 1, momentum, kernel_constraint=tf.keras.constraints.UnitNorm())
     after = tf.function(averaging.after)
-    # As the means of two weights of norm 1 are; the second follows a move, which the momentum goes on with.
+    # Like means of two weights of norm 1; the second follows a move, which the momentum continues.
     for step, mean in ((1, [[0.5], [0.5]]), (2, [[0.3], [0.1]])):
         before = weight.numpy()
         weight.assign(mean)
@@ -106,12 +106,12 @@ def test_an_averaged_weight_keeps_its_constraint(momentum):
 
 @pytest.fixture(scope="module")
 def in_step(tmp_path_factory, digits, settings):
-    """Accuracy on the digits of workers that add up gradients in each step."""
+    """The accuracy on the digits of workers that add up gradients in each step."""
     return _accuracy(Training(tmp_path_factory.mktemp("Trainer"), digits), settings, path="keras")
 
 
 def _accuracy(training, settings, **trainer):
-    # Checkpoints, and the end, between two averagings.
+    # Checkpoints and the end are between two averagings.
     trainer = {"train_steps": 202, "save_checkpoints_steps": 101, "distribution": WORKERS, **trainer}
     _, run = training.run(settings(trainer), steps=202)
     assert run.get_float_custom_property("last_step") == 202
@@ -122,6 +122,6 @@ def _accuracy(training, settings, **trainer):
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
-def test_the_accuracy_is_that_of_workers_in_step(path, in_step, training, settings):
+def test_the_accuracy_equals_that_of_workers_in_step(path, in_step, training, settings):
     assert in_step > 0.9
     assert _accuracy(training, settings, path=path, sync_every=4) == pytest.approx(in_step, abs=0.01)

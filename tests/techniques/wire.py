@@ -1,6 +1,6 @@
-"""Two processes that train by the built-in step, in a network that nobody else sends in: `run` starts them.
+"""Two processes that train by the built-in step, in a private network: `run` starts them.
 
-Each takes the same global batches, half of each, and tells what it had in the end.
+Each takes half of the same global batches, and prints its results.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ WARM, STEPS = 4, 20
 
 
 def run(trainers: list[dict[str, Any]], folder: Path, **strategy: Any) -> list[list[dict[str, Any]]]:
-    """Trains WARM and then STEPS steps, by one section after another.
+    """Trains WARM and then STEPS steps for each section.
 
     Args:
-        trainers: Entries of the section; with `restart`, from a checkpoint of the chief's after the first WARM; with
-            `save_at`, after so many in place of WARM, with what is done before a checkpoint, restarted or not.
+        trainers: Entries of the section; `restart` resumes from the chief's checkpoint after the first WARM steps;
+            `save_at` replaces WARM, and prepares for a checkpoint, restarted or not.
         folder: For checkpoints.
-        **strategy: Options of the strategy, which is one for all of them.
+        **strategy: Options of the strategy that all of them share.
 
     Returns:
-        Of each section, of each worker: `bytes` that the network carried in STEPS steps, `weights` after the last, as
-        hexadecimal text, `loss` of it, the number of `parameters`, whether the workers' weights `differed` between
-        two averagings, and how many `messages` a step adds up.
+        For each section and worker: `bytes` on the network in STEPS steps, `weights` (as hexadecimal text) and `loss`
+        after the last, the number of `parameters`, whether the workers' weights `differed` between two averagings, and
+        the number of `messages` in a step.
     """
     with PrivateNetwork() as network:
-        # Nobody else has a port there.
+        # No other process has a port there.
         cluster = {"worker": [f"localhost:{2001 + index}" for index in range(WORKERS)]}
         started = []
         for index in range(WORKERS):
             config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
             env = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
-            told = json.dumps([network.fds, trainers, str(folder), strategy])
-            command = [sys.executable, "-m", "tests.techniques.wire", told]
+            arguments = json.dumps([network.fds, trainers, str(folder), strategy])
+            command = [sys.executable, "-m", "tests.techniques.wire", arguments]
             pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             started.append(subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=network.fds, **pipes))
-        said = finish(*started)
-    return [list(each) for each in zip(*(json.loads(out.splitlines()[-1]) for out in said))]
+        outputs = finish(*started)
+    return [list(each) for each in zip(*(json.loads(out.splitlines()[-1]) for out in outputs))]
 
 
 def carried() -> int:
-    """Bytes that the loopback interface of this process's network has carried."""
+    """Returns the bytes on the loopback interface of this process's network."""
     lines = Path("/proc/self/net/dev").read_text().splitlines()
     (loopback,) = [line.partition(":")[2].split() for line in lines if line.strip().startswith("lo:")]
     return int(loopback[0])
@@ -151,5 +151,5 @@ if __name__ == "__main__":
     _fds, *_rest = json.loads(sys.argv[1])
     enter(_fds)
     print(json.dumps(_train_all(*_rest)), flush=True)
-    # The others may still be asking.
+    # The others may still send requests.
     os._exit(0)

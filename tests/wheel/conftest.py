@@ -1,8 +1,8 @@
-"""The package as its users get it: built, installed, and used in projects that have a `pipeline` of their own.
+"""The package like for its users: built, installed, and used in projects with their own `pipeline`.
 
-The environment holds the wheel and nothing else of this project. What it needs besides comes from the environment that
-runs the tests, by a .pth file: Python does not read the .pth files of folders that are added so, and so the editable
-installation does not leak in.
+The environment has the wheel and nothing else of this project. A .pth file adds the dependencies from the tests'
+environment: Python does not read .pth files of folders that are added so, which keeps the editable installation
+out.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from packaging.requirements import Requirement
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
-# What is built from; without whatever else lies in a checkout.
+# Sources of the build; without other files of a checkout.
 SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "src", "requirements")
 PACKAGES = ("pipeline", "components", "model_fn", "data")
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
-# Careless packages install such: they must not hide the user's own. (One named `data` would hide a `data/` without
-# __init__.py wherever it comes on the path: that is Python.)
+# Careless packages install such folders: they must not hide the user's own. (One named `data` hides a `data/` without
+# __init__.py anywhere on Python's path.)
 STRAY = "raise ImportError('a stray package of site-packages was imported')\n"
-# As pip writes it.
+# Like pip.
 TFX_SCRIPT = "#!{python}\nimport sys\nfrom tfx.tools.cli.cli_main import cli_group\nsys.exit(cli_group())\n"
 
 
@@ -51,9 +51,9 @@ class Environment:
         return Path(sysconfig.get_path("purelib", vars={"base": str(self.path)}))
 
     def run(self, *command: str, cwd: Path, code: int = 0, seconds: float = 560, **environment: Any) -> str:
-        """Runs one of its commands, as in an activated environment."""
+        """Runs one of its commands, like in an activated environment."""
         bin_folder = self.path / "bin"
-        # The tests' own process has chosen its Keras.
+        # The tests' own process sets it to choose its Keras.
         inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", KERAS)}
         done = subprocess.run(
             [str(bin_folder / command[0]), *command[1:]],
@@ -70,18 +70,18 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
-    """An sdist and a wheel of the checkout, and a wheel of the sdist."""
+    """An sdist and a wheel from the checkout, and a wheel from the sdist."""
     folder = tmp_path_factory.mktemp("build")
     checkout = folder / "checkout"
     checkout.mkdir()
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in (*SOURCES, *PACKAGES):
         if (ROOT / name).is_dir():
-            # With the links as links: setuptools has to follow them.
+            # Keeps links: setuptools has to follow them.
             shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=ignored)
         else:
             shutil.copy(ROOT / name, checkout)
-    # As an earlier build leaves it.
+    # Like after an earlier build.
     stale = checkout / "build" / "lib" / "tfx_estimator" / "gone.py"
     stale.parent.mkdir(parents=True)
     stale.touch()
@@ -97,9 +97,9 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 
 @pytest.fixture(scope="session")
 def bare_environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the wheel, and what pip installs with it where no extra is asked for."""
-    made = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "bare")
-    (own,) = metadata.distributions(name="tfx-estimator", path=[str(made.site_packages)])
+    """An environment with the wheel and its dependencies without any extra."""
+    environment = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "bare")
+    (own,) = metadata.distributions(name="tfx-estimator", path=[str(environment.site_packages)])
     waiting, seen = [*map(Requirement, own.requires or ())], set()
     while waiting:
         requirement = waiting.pop()
@@ -109,29 +109,29 @@ def bare_environment(distributions: Distributions, tmp_path_factory: pytest.Temp
         found = metadata.distribution(requirement.name)
         waiting += map(Requirement, found.requires or ())
         for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
-            (made.site_packages / top).symlink_to(Path(str(found.locate_file(top))))
-    return made
+            (environment.site_packages / top).symlink_to(Path(str(found.locate_file(top))))
+    return environment
 
 
 @pytest.fixture(scope="session")
 def environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with the wheel and all that it needs."""
-    made = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "whole")
-    (made.site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    environment = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "whole")
+    (environment.site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     for name in ("models", "components", "pipeline"):
-        (made.site_packages / f"{name}.py").write_text(STRAY)
-    script = made.path / "bin" / "tfx"
-    script.write_text(TFX_SCRIPT.format(python=made.path / "bin" / "python"))
+        (environment.site_packages / f"{name}.py").write_text(STRAY)
+    script = environment.path / "bin" / "tfx"
+    script.write_text(TFX_SCRIPT.format(python=environment.path / "bin" / "python"))
     script.chmod(0o755)
-    # TFX's command line asks it for what is installed: here, what the environment of the tests has.
-    pip = made.path / "bin" / "pip"
+    # TFX's command line queries it for installed packages: here, those of the tests' environment.
+    pip = environment.path / "bin" / "pip"
     pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip "$@"\n')
     pip.chmod(0o755)
-    return made
+    return environment
 
 
 def _build(hook: str, source: Path, output: Path) -> Path:
-    """Calls a hook of the build backend as pip does, with what is installed here."""
+    """Calls a hook of the build backend like pip, with the packages installed here."""
     output.mkdir()
     done = subprocess.run([sys.executable, "-c", BUILD, hook, str(output)], cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

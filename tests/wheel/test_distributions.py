@@ -1,4 +1,4 @@
-"""What the sdist and the wheel hold, and what the wheel can do by itself."""
+"""The contents of the sdist and the wheel, and the use of the wheel alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_wheel_holds_every_file_under_one_name(distributions):
     assert {name: data for name, data in wheel.items() if ".dist-info/" not in name} == expected
 
 
-def test_an_sdist_holds_files_in_place_of_links_and_makes_the_same_wheel(distributions):
+def test_an_sdist_has_files_instead_of_links_and_builds_the_same_wheel(distributions):
     with tarfile.open(distributions.sdist) as archive:
         assert [member.name for member in archive if not (member.isfile() or member.isdir())] == []
     wheel, other = files_of(distributions.wheel), files_of(distributions.wheel_of_sdist)
@@ -54,18 +54,18 @@ def test_the_extra_locked_is_the_lock_file(distributions, stack):
     assert sorted(locked) == sorted(pins(stack))
 
 
-def test_the_wheel_asks_for_no_more_than_the_declaration_needs(distributions):
+def test_the_wheel_requires_only_what_the_declaration_needs(distributions):
     metadata = files_of(distributions.wheel)["tfx_estimator-0.2.0.dist-info/METADATA"].decode()
     required = map(Requirement, re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE))
     assert sorted(each.name for each in required if each.marker is None) == ["packaging", "pyyaml", "rich"]
 
 
-def test_the_declaration_needs_no_extra_and_what_needs_one_names_it(bare_environment, tmp_path):
+def test_the_declaration_needs_no_extra_and_other_commands_name_theirs(bare_environment, tmp_path):
     for words in (["validate", "mnist"], ["show", "digits"], ["schema"], ["compile", "--help"]):
         bare_environment.run("tfx-estimator", *words, cwd=tmp_path)
     for words in (["run", "digits"], ["compile", "digits", "--target", "vertex"], ["validate", "digits", "--deep"]):
-        said = bare_environment.run("tfx-estimator", *words, cwd=tmp_path, code=6)
-        assert f'pip install "tfx-estimator[{HERE.extra}-locked]"' in said
+        output = bare_environment.run("tfx-estimator", *words, cwd=tmp_path, code=6)
+        assert f'pip install "tfx-estimator[{HERE.extra}-locked]"' in output
 
 
 def test_constraints_need_no_extra(bare_environment, tmp_path):
@@ -75,5 +75,5 @@ def test_constraints_need_no_extra(bare_environment, tmp_path):
 def test_an_environment_with_the_wheel_uses_the_wheel(environment, tmp_path):
     code = "import tfx_estimator, tfx_estimator.pipeline.config as c; print(tfx_estimator.__file__, c.__file__)"
     folder = environment.site_packages / "tfx_estimator"
-    said = environment.run("python", "-c", code, cwd=tmp_path)
-    assert said.strip() == f"{folder}/__init__.py {folder}/pipeline/config/__init__.py"
+    output = environment.run("python", "-c", code, cwd=tmp_path)
+    assert output.strip() == f"{folder}/__init__.py {folder}/pipeline/config/__init__.py"

@@ -1,4 +1,4 @@
-"""Installing a wheel as users do, by the pip that Python brings, from an empty cache: in minutes, not hours."""
+"""Installing a wheel like users, by Python's bundled pip, from an empty cache: in minutes, not hours."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.wheel.conftest import Environment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(2400)]
 
-# pip 23.0.1 took 5 minutes on 2 busy cores; without the pins it had not ended after 50.
+# pip 23.0.1 took 5 minutes on 2 busy cores; without the pins it was still running after 50.
 SECONDS = 1800
 
 
 @pytest.fixture
 def fresh(tmp_path):
-    """An environment with nothing but Python's own pip."""
+    """An environment with only Python's own pip."""
     venv.create(tmp_path / "fresh", with_pip=True, symlinks=True)
     return Environment(tmp_path / "fresh")
 
@@ -34,7 +34,7 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
     )
     print(f"{(time.monotonic() - started) / 60:.1f} minutes")
     assert "No broken requirements found" in fresh.run("python", "-m", "pip", "check", cwd=tmp_path)
-    # The README's four commands, of which the second has been given with the wheel that the first has made.
+    # The README's four commands; the second has run with the wheel from the first.
     (commands,) = [block.text for block in README.of("sh") if "pip wheel" in block.text]
     wheel, install, *ours = map(shlex.split, commands.splitlines())
     assert (wheel[:2], install[:2], len(ours)) == (["pip", "wheel"], ["pip", "install"], 2)
@@ -48,9 +48,9 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
     assert row.startswith("digit.png,1,")
 
 
-def test_without_the_lock_file_pip_ends_as_well(fresh, distributions, tmp_path):
+def test_pip_also_ends_without_the_lock_file(fresh, distributions, tmp_path):
     command = ("pip", "install", "--no-cache-dir", "--dry-run", f"{distributions.wheel}[{HERE.extra}]")
-    said = fresh.run(*command, cwd=tmp_path, seconds=SECONDS)
-    assert "Would install" in said
+    output = fresh.run(*command, cwd=tmp_path, seconds=SECONDS)
+    assert "Would install" in output
     for pin in (f"tfx-{HERE.tfx}", f"tensorflow-{HERE.tensorflow}", "tensorflow-estimator-2.15.0"):
-        assert pin in said
+        assert pin in output

@@ -1,4 +1,4 @@
-"""A project with a `pipeline/`, `components/`, `data/` and `models/` of its own, which a cluster's tasks import."""
+"""A project with its own `pipeline/`, `components/`, `data/` and `models/`, which a cluster's tasks import."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_tfx_and_our_command_line_run_it(environment, tmp_path):
     project = copy_example("cluster", tmp_path)
 
     def tfx(*args: str) -> str:
-        told = {"TFX_ESTIMATOR_DECLARATION": "cluster.yaml"}
-        return environment.run("tfx", *args, "--engine", "local", cwd=project, **told)
+        variables = {"TFX_ESTIMATOR_DECLARATION": "cluster.yaml"}
+        return environment.run("tfx", *args, "--engine", "local", cwd=project, **variables)
 
     assert "ok: cluster.yaml" in environment.run("tfx-estimator", "validate", "cluster.yaml", cwd=project)
     environment.run("tfx-estimator", "copy", "local_runner", "local_runner.py", cwd=project)
@@ -34,11 +34,11 @@ def test_tfx_and_our_command_line_run_it(environment, tmp_path):
     assert len(states) == 8
     logs = [log.name.partition(".")[0] for log in home.rglob("*.log")]
     assert {"chief-0", "worker-0", "evaluator-0"} <= set(logs), logs
-    # Of any size: it is resized.
+    # Any size is resized.
     Image.new("L", (40, 40)).save(project / "dark.png")
-    said = environment.run("tfx-estimator", "predict", "runs/cluster", "dark.png", cwd=project)
-    header, row, *_ = said.splitlines()
+    output = environment.run("tfx-estimator", "predict", "runs/cluster", "dark.png", cwd=project)
+    header, row, *_ = output.splitlines()
     assert header.startswith("file,class,score_")
     assert row.startswith("dark.png,")
-    # The layer's name, which comes from the project's own `pipeline`.
+    # The layer's name, from the project's own `pipeline`.
     assert b"of_my_own/kernel" in (pushed / "saved_model.pb").read_bytes()

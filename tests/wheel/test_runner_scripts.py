@@ -1,4 +1,4 @@
-"""TFX's own command line takes the scripts that `copy` writes: from a wheel, in a folder of somebody else's."""
+"""TFX's own command line accepts the scripts that `copy` writes: from a wheel, in a user's folder."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Project:
         return self._environment.run("tfx-estimator", *words, cwd=self.folder)
 
     def tfx(self, *words: str, **environment: str) -> str:
-        told = ("tfx", "pipeline", *words, "--engine", self.engine, "--pipeline_path", "runner.py")
-        return self._environment.run(*told, cwd=self.folder, **environment)
+        command = ("tfx", "pipeline", *words, "--engine", self.engine, "--pipeline_path", "runner.py")
+        return self._environment.run(*command, cwd=self.folder, **environment)
 
     def compiled(self) -> str:
         self.ours("compile", "mine.yaml", "--target", self.engine, "--output", "wanted", "--force")

@@ -1,7 +1,7 @@
-"""TFX's own taxi template, with this Trainer in the place of TFX's, from a wheel.
+"""TFX's own taxi template, with this Trainer in place of TFX's, from a wheel.
 
-The template is TFX's, copied by TFX's command line; a `pipeline/`, a `models/` and a `data/` are in it. What is edited
-is what TFX's tutorial has its readers edit, and what the Trainer is called with.
+TFX's command line copies the template, which has a `pipeline/`, a `models/` and a `data/`. Edited are the lines of
+TFX's tutorial, and the Trainer's arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def template(environment, tmp_path_factory):
         pytest.param([], False, id="run_fn-local_runner", marks=long),
         pytest.param([], True, id="run_fn-tfx", marks=long),
         pytest.param(["--estimator"], False, id="estimator-local_runner", marks=[long, needs_estimator_template]),
-        # The whole of it: two minutes of two cores.
+        # All of it: two minutes on two cores.
         pytest.param(["--estimator"], True, id="estimator-tfx", marks=[long, needs_estimator_template]),
     ],
 )
@@ -41,7 +41,7 @@ def test_the_template_pushes_a_model(environment, template, tmp_path, options, b
     script = copy_example("taxi-template", tmp_path) / "edit.py"
     environment.run("python", str(script), str(folder), *options, cwd=tmp_path)
     if by_tfx:
-        # What TFX remembers of pipelines of the same name.
+        # TFX's state of pipelines with the same name.
         home = {"LOCAL_HOME": str(tmp_path / "tfx")}
         create = ("tfx", "pipeline", "create", "--engine", "local", "--pipeline_path", "local_runner.py")
         assert 'Pipeline "taxi" created successfully' in environment.run(*create, cwd=folder, **home)

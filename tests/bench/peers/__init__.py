@@ -1,1 +1,1 @@
-"""What the benchmarks compare with: public code of others, in its own shape."""
+"""The peers of the benchmarks: other projects' public code, in its original form."""

@@ -1,7 +1,7 @@
-"""The way of Keras's guides: tfds, map(scale), cache, shuffle, batch, `fit`.
+"""Training as in Keras's guides: tfds, map(scale), cache, shuffle, batch, `fit`.
 
 Source: https://www.tensorflow.org/datasets/keras_example, the training input and the dense network for MNIST. For
-CIFAR-10 the same code with batches of 64 and the network that our side trains, of the guide's own layers.
+CIFAR-10 the same code with batches of 64 and our side's network, built from the guide's layers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_dense() -> tf.keras.Model:
 
 
 def make_convolutions() -> tf.keras.Model:
-    """Builds `model_fn.networks.cifar_cnn` of Keras's own layers."""
+    """Builds `model_fn.networks.cifar_cnn` from Keras's layers."""
     layers = tf.keras.layers
     return tf.keras.models.Sequential(
         [
@@ -51,7 +51,7 @@ def make_convolutions() -> tf.keras.Model:
 
 
 def fit(model: tf.keras.Model, examples: tf.data.Dataset, epochs: int, callback: Any) -> None:
-    """Compiles and trains as the guide does, but for the validation."""
+    """Compiles and trains like the guide, without the validation."""
     model.compile(
         optimizer=tf.keras.optimizers.Adam(0.001),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -1,8 +1,8 @@
 """The shape of TFX's official MNIST example: float lists, inferred schema, materialised Transform, its Beam options.
 
-Source: `tfx.examples.mnist.mnist_pipeline_native_keras` of the installed TFX. Left out is its second branch, the TFLite
-trainer, evaluator and pusher, which would only add to its cost. Its splits are named instead of hashed, so that both
-sides of the benchmark train and evaluate on the same examples.
+Source: `tfx.examples.mnist.mnist_pipeline_native_keras` of the installed TFX. Its second branch, the TFLite
+trainer, evaluator and pusher, is left out: it would only add to the cost. Its splits are named instead of hashed, so
+that both sides of the benchmark train and evaluate on the same examples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODULE_FILE = os.path.join(os.path.dirname(__file__), "tfx_mnist_module.py")
 
 
 def write_floats(data_dir: Optional[str], folder: Path) -> None:
-    """Writes MNIST as the example expects it: a TFRecord file per split, 784 floats in [-0.5, 0.5] and the class."""
+    """Writes MNIST in the example's format: a TFRecord file per split, 784 floats in [-0.5, 0.5] and the class."""
     import tensorflow as tf
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The way of TensorFlow's tutorial "Multi-worker training with Estimator", on one worker.
+"""Training as in TensorFlow's tutorial "Multi-worker training with Estimator", on one worker.
 
 Source: https://github.com/tensorflow/docs, site/en/tutorials/distribute/multi_worker_with_estimator.ipynb. Data set,
-order of the input's stages, network, loss and optimizer are the tutorial's; only the folder of the data is named.
+order of the input's stages, network, loss and optimizer are the tutorial's; only the data folder is a parameter.
 """
 
 from __future__ import annotations

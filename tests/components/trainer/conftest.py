@@ -93,9 +93,9 @@ class Codes(Forks):
             code = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
         else:
             code = f"import runpy; runpy.run_path({kind!r}, run_name='__main__')"
-        assert self.call(code, arguments, [], environment) == 0, self.said[-3000:]
+        assert self.call(code, arguments, [], environment) == 0, self.output[-3000:]
         # TensorFlow tells of itself as well.
-        return [json.loads(line) for line in self.said.splitlines() if line.startswith(("[", "{"))]
+        return [json.loads(line) for line in self.output.splitlines() if line.startswith(("[", "{"))]
 
 
 @pytest.fixture(scope="session")

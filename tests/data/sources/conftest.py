@@ -38,10 +38,10 @@ class {name}(tfds.core.GeneratorBasedBuilder):
 
 @pytest.fixture
 def make_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Writes a module with a user's own TFDS builder of 12 + 5 images; returns its `package.module:Class`."""
+    """Writes a module with a user's TFDS builder of 12 + 5 images; returns its `package.module:Class`."""
 
     def make(**changes: str) -> str:
-        number = next(_NUMBERS)  # TFDS registers class names for the life of the process
+        number = next(_NUMBERS)  # TFDS registers class names until the process ends
         parts = {
             "name": f"Tiny{number}",
             "version": "1.0.0",
@@ -74,7 +74,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def write_idx(path: Path, values: np.ndarray, kind: int = 0x08) -> None:
-    """Writes an IDX file, gzipped where the name says so."""
+    """Writes an IDX file, gzipped if its name ends so."""
     data = struct.pack(f">BBBB{values.ndim}I", 0, 0, kind, values.ndim, *values.shape) + values.tobytes()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 

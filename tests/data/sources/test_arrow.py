@@ -15,7 +15,7 @@ from tests.root import run_python
 
 pytestmark = pytest.mark.unit
 
-# In a process of its own: Beam, where it is imported, protects pyarrow as well.
+# In its own process: if Beam is imported, it protects pyarrow as well.
 _READ = """
 import sys
 from tfx_estimator.data.sources import ExampleRange, open_source

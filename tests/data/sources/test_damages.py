@@ -1,4 +1,4 @@
-"""Files that are damaged in every way that we know: the file is named, or the examples are what they were."""
+"""Files damaged in every known way: the error names the file, or the examples are unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Damage = Callable[[Path], None]
 
 
 def _read(folder: Path) -> tuple:
-    """All that a pipeline takes from a data set, in the order in which it does."""
+    """Reads all that a pipeline reads from a data set, in the same order."""
     table = folder / "labels.csv"
     source = open_source(DataSection(dataset=str(table if folder.name == "table" else folder)))
     source.prepare()
@@ -67,7 +67,7 @@ def _replace(old: bytes, new: bytes) -> Damage:
 
 
 def _header(path: Path, width: int, height: int) -> None:
-    """Writes another size into a PNG, with the checksum that belongs to it."""
+    """Writes another size into a PNG, with the right checksum."""
     data = path.read_bytes()
     chunk = b"IHDR" + struct.pack(">II", width, height) + data[24:29]
     path.write_bytes(data[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[33:])
@@ -81,7 +81,7 @@ def _taller(path: Path) -> None:
     _header(path, 30, 21)
 
 
-# What may happen to any file.
+# Damages of any file.
 _ANY: dict[str, Damage] = {
     "empty": _write(b""),
     "cut in the middle": _cut(0.5),
@@ -101,7 +101,7 @@ def _records(change: Callable[[list[bytes]], list[bytes]]) -> Damage:
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A data set of each kind, whole."""
+    """An undamaged data set of each kind."""
     home = tmp_path_factory.mktemp("whole")
     random = np.random.default_rng(1)
     folders = {name: home / name for name in ("idx", "idx_gz", "cifar")}
@@ -162,7 +162,7 @@ def _prepare(data_dir: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def undamaged(kinds: dict[str, Path]) -> dict[str, tuple]:
-    """What each data set gives when it is whole."""
+    """The contents of each undamaged data set."""
     return {name: _read(folder) for name, folder in kinds.items()}
 
 
@@ -184,7 +184,7 @@ _DAMAGES: list[tuple[str, str, str, Damage]] = [
             ("table", "files/train/a/0.png"),
         )
         for name, damage in _ANY.items()
-        # Nothing tells that these are damages: a data set with a file less, with seven black aeroplanes.
+        # Cannot be recognised as damages: a data set with a file less, with seven black aeroplanes.
         if (file, name)
         not in (
             ("data_batch_2.bin", "missing"),
@@ -237,7 +237,7 @@ def test_a_damaged_file_is_named_or_the_examples_are_whole(kinds, undamaged, tmp
     damage(folder / file)
     message = ""
     try:
-        # What nobody may read, root may; what stands after its end, gzip takes no notice of.
+        # Root may read any file; gzip ignores bytes after its end.
         assert _read(folder) == undamaged[kind]
     except DataError as error:
         message = error.what
@@ -245,7 +245,7 @@ def test_a_damaged_file_is_named_or_the_examples_are_whole(kinds, undamaged, tmp
     assert not message or named or f"{folder}/labels.csv: row 5 names {file}, which does not exist" == message, message
 
 
-# Where two files contradict each other, either may be told of.
+# Where two files contradict each other, either may be named.
 _OTHERS = {
     "train-images-idx3-ubyte": ("train-labels-idx1-ubyte",),
     "t10k-labels-idx1-ubyte": ("t10k-images-idx3-ubyte",),

@@ -1,4 +1,4 @@
-"""Images in files of their own: folders by class, and tables of paths and labels."""
+"""Images in separate files: folders by class, and tables of paths and labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _save(path: Path, values: np.ndarray, mode: str | None = None, **options) ->
 
 
 def _fill(folder: Path, count: int = 10, size: tuple[int, int] = (4, 6)) -> Path:
-    """Flat colour images by class; each has a shade of its own."""
+    """Writes flat colour images by class, each with its own shade."""
     for name, shade in _SHADES.items():
         for number in range(count):
             _save(folder / name / f"{number}.png", np.full((*size, 3), shade + number, np.uint8))
@@ -43,7 +43,7 @@ def _all(source, split="train"):
     return list(source.read(ExampleRange(split, 0, split_sizes(source)[split])))
 
 
-def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path):
+def test_a_folder_by_class_is_one_split_with_mixed_classes(tmp_path):
     source = opened(_fill(tmp_path / "pets"))
     assert source.info.name == "pets"
     assert source.info.label_names == ("cat", "dog")
@@ -91,7 +91,7 @@ def _bytes_of(form: str, shade: int = 0) -> bytes:
     return buffer.getvalue()
 
 
-def test_what_is_left_out_is_named_unless_a_tool_left_it(tmp_path):
+def test_a_note_names_ignored_files_except_those_of_tools(tmp_path):
     folder = _fill(tmp_path / "pets", 2)
     opened(folder)
     names = ["._1.png", ".DS_Store", "__MACOSX/cat/1.png", ".ipynb_checkpoints/1.png", "cat/._0.png", "cat/Thumbs.db"]
@@ -115,7 +115,7 @@ def test_what_is_left_out_is_named_unless_a_tool_left_it(tmp_path):
         (lambda folder: [shutil.rmtree(folder / split / "cat") for split in ("train", "test")], "one class only: dog"),
     ],
 )
-def test_a_folder_that_cannot_be_understood_is_told(tmp_path, change, text):
+def test_an_error_describes_a_folder_that_cannot_be_read(tmp_path, change, text):
     for split in ("train", "test"):
         _fill(tmp_path / split, 2)
     change(tmp_path)
@@ -131,7 +131,7 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     def refuse(place):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "scandir", refuse)  # root may read any
+    monkeypatch.setattr(os, "scandir", refuse)  # root may read any file
     with pytest.raises(DamagedDataError, match=f"{folder}: it cannot be read: Permission denied"):
         opened(folder)
 
@@ -150,7 +150,7 @@ def test_images_of_different_sizes_need_image_size(tmp_path):
     assert sorted(int(image.max()) for image, _ in _all(source)) == [7, 60, 61, 62, 180, 181, 182]
 
 
-def test_grey_among_colours_is_told_with_the_file(tmp_path):
+def test_an_error_names_a_grey_file_among_colours(tmp_path):
     folder = _fill(tmp_path / "pets", 3)
     grey = _save(folder / "dog" / "grey.png", np.zeros((4, 6), np.uint8))
     with pytest.raises(DataError, match=r"1 images of pets are grey, first .*/dog/grey.png, and 6 are in colour"):
@@ -160,7 +160,7 @@ def test_grey_among_colours_is_told_with_the_file(tmp_path):
 
 
 def _one(tmp_path, values, name="1.png", mode=None, **options):
-    """What is read of one image."""
+    """Reads one image."""
     other = np.zeros((*values.shape[:2], 3), np.uint8) if mode != "L" and values.ndim == 3 else np.zeros_like(values)
     _save(tmp_path / "b" / "1.png", other)
     _save(tmp_path / "a" / name, values, mode, **options)
@@ -179,7 +179,7 @@ def test_transparency_is_laid_over_white(tmp_path):
 
 
 def _png(path: Path, samples: list, colour_type: int, depth: int, transparent: int | None = None) -> None:
-    """Pillow writes no grey of 16 bits with alpha, or with a transparent grey."""
+    """Writes a PNG; Pillow cannot write 16-bit grey with alpha or a transparent grey."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -213,7 +213,7 @@ def test_a_jpeg_is_turned_as_its_orientation_says(tmp_path, form, orientation, c
     values[:, :10] = 255
     exif = Image.Exif()
     exif[0x0112] = orientation
-    # A phone adds a small picture, and Pillow then calls the JPEG by another name.
+    # A phone adds a thumbnail, for which Pillow reports another format than JPEG.
     more = {"save_all": True, "append_images": [Image.new("RGB", (8, 8))]} if form == "MPO" else {}
     shape = (30, 20) if orientation == 3 else (20, 30)
     _save(tmp_path / "a" / "1.jpg", values, format=form, exif=exif, quality=95, **more)
@@ -285,7 +285,7 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_whole_numbers_that_are_written_as_floats_are_numbers(tmp_path, suffix):
+def test_whole_numbers_written_as_floats_are_integers(tmp_path, suffix):
     rows = [{**row, "label": float(index // 2)} for index, row in enumerate(_rows(tmp_path))]
     source = opened(_table(tmp_path / f"labels.{suffix}", rows))
     assert source.info.label_names == ("0", "1", "2")
@@ -299,7 +299,7 @@ def test_whole_numbers_that_are_written_as_floats_are_numbers(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("name", ["NA", "null", "nan", "-0"])
-def test_a_class_may_be_called_what_elsewhere_is_no_value(tmp_path, name):
+def test_a_class_may_have_a_name_that_pandas_reads_as_missing(tmp_path, name):
     rows = [{**row, "label": name if row["label"] == "dog" else "cat"} for row in _rows(tmp_path)]
     source = opened(_table(tmp_path / "labels.csv", rows))
     assert sorted(source.info.label_names) == sorted(["cat", name])
@@ -328,7 +328,7 @@ def test_a_table_with_splits(tmp_path):
         (lambda rows: [{**row, "split": row["label"]} for row in rows if row["label"] == "cat"], "one class only"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_told_with_the_row(tmp_path, change, text):
+def test_an_error_names_the_row_of_a_wrong_table(tmp_path, change, text):
     with pytest.raises(DataError) as caught:
         opened(_table(tmp_path / "labels.csv", change(_rows(tmp_path))))
     assert text in caught.value.what
@@ -336,13 +336,13 @@ def test_a_table_that_cannot_be_used_is_told_with_the_row(tmp_path, change, text
 
 
 @pytest.mark.parametrize(("name", "data"), [("l.csv", b""), ("l.csv", b"image,label\n1.png\n"), ("l.parquet", b"PAR1")])
-def test_a_file_that_is_no_table_is_named(tmp_path, name, data):
+def test_an_error_names_a_file_that_is_no_table(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DamagedDataError, match=name):
         opened(tmp_path / name)
 
 
-def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
+def test_each_of_ten_thousand_images_is_opened_once(tmp_path, monkeypatch):
     folder = _fill(tmp_path / "pets", 1)
     for name in _SHADES:
         data = (folder / name / "0.png").read_bytes()
@@ -352,7 +352,7 @@ def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
     monkeypatch.setattr(image_files, "read_shape", lambda path: looked.append(path) or read(path))
     assert split_sizes(opened(folder)) == {"train": 10_000}
     assert len(set(looked)) == len(looked) == 10_000
-    # A pipeline opens it once more for each file that it writes.
+    # A pipeline opens the source again for each file that it writes.
     opened(folder)
     assert len(looked) == 10_000
 
@@ -364,7 +364,7 @@ def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
         (b"c\xff/1.png", r"c\udcff/1.png: its name is not valid UTF-8"),
     ],
 )
-def test_a_name_that_is_no_text_is_told(tmp_path, name, shown):
+def test_an_error_shows_a_name_that_is_no_text(tmp_path, name, shown):
     folder = _fill(tmp_path, 1)
     path = os.fsencode(folder) + b"/" + name
     os.makedirs(os.path.dirname(path), exist_ok=True)

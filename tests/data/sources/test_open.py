@@ -1,4 +1,4 @@
-"""What `data.dataset` may name."""
+"""Values of `data.dataset`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_registered_name_is_known_before_it_is_prepared(data_dir):
         split_sizes(source)
 
 
-def test_a_config_that_tfds_has_not_is_answered_with_those_that_it_has(data_dir):
+def test_the_error_of_an_unknown_config_lists_the_known_ones(data_dir):
     with pytest.raises(DataNotFoundError, match="no config 'lettres'") as caught:
         opened("emnist/lettres", data_dir=str(data_dir))
     assert "letters" in caught.value.expected
@@ -37,7 +37,7 @@ def test_a_version_after_the_name(real_data_dir, dataset):
         opened("mnist:1.0.0", data_dir=real_data_dir)
 
 
-def test_a_set_that_was_prepared_elsewhere_is_found_by_name_config_and_version(make_builder, data_dir):
+def test_a_data_set_prepared_elsewhere_is_found_by_name_config_and_version(make_builder, data_dir):
     opened(make_builder(), data_dir=str(data_dir)).prepare()
     (prepared,) = data_dir.glob("tiny*/1.0.0")
     for config in ("small", "large.v2-x"):
@@ -57,7 +57,7 @@ def test_a_set_that_was_prepared_elsewhere_is_found_by_name_config_and_version(m
     assert opened("own_set", data_dir=str(data_dir)).info.name == "own_set/small"
 
 
-def test_a_folder_that_is_there_goes_before_a_name_with_a_config(tmp_path, monkeypatch, idx_folder):
+def test_an_existing_folder_has_priority_over_a_name_with_a_config(tmp_path, monkeypatch, idx_folder):
     monkeypatch.chdir(tmp_path)
     idx_folder.rename((tmp_path / "emnist").mkdir() or tmp_path / "emnist" / "letters")
     assert split_sizes(opened("emnist/letters"))["train"] == 700
@@ -75,7 +75,7 @@ def test_a_data_dir_with_several_data_sets_is_not_guessed(real_data_dir):
         opened(real_data_dir)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(data_dir):
+def test_the_error_of_an_unknown_name_suggests_the_nearest(data_dir):
     with pytest.raises(DataNotFoundError, match="did you mean mnist") as caught:
         opened("mnst", data_dir=str(data_dir))
     assert "'mnst'" in caught.value.what
@@ -83,17 +83,17 @@ def test_an_unknown_name_is_answered_with_the_nearest(data_dir):
 
 
 def test_a_store_that_does_not_answer(monkeypatch):
-    def ask(folder):
+    def respond(folder):
         raise tf.errors.FailedPreconditionError(None, None, f"Error executing an HTTP request for {folder}")
 
-    monkeypatch.setattr(tfds_lookup, "_prepared_versions", ask)
+    monkeypatch.setattr(tfds_lookup, "_prepared_versions", respond)
     with pytest.raises(DataError, match="mnist in gs://mine/tfds cannot be accessed: Error executing") as caught:
         opened("mnist", data_dir="gs://mine/tfds")
     assert "gcloud auth application-default login" in caught.value.todo
 
 
 @pytest.mark.parametrize("version", ["9.9.9", "nonsense"])
-def test_an_unknown_version_is_answered_with_those_that_are_there(real_data_dir, version):
+def test_the_error_of_an_unknown_version_lists_the_existing_ones(real_data_dir, version):
     for dataset, data_dir in (("mnist", real_data_dir), (f"{real_data_dir}/mnist", None)):
         with pytest.raises(DataNotFoundError, match=f"no version '{version}'") as caught:
             opened(dataset, data_dir=data_dir, version=version)
@@ -116,7 +116,7 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
     assert opened(folder, version="1.0.9").info.version == "1.0.9"
     fingerprints = {opened(folder, version=version).fingerprint(["train"]) for version in ("1.0.0", "1.0.9", "1.0.10")}
     assert len(fingerprints) == 3
-    # The class says which version is its own.
+    # The class states its version.
     assert opened(dataset, data_dir=str(data_dir)).info.version == "1.0.0"
     assert opened(dataset, data_dir=str(data_dir), version="1.0.9").info.version == "1.0.9"
 
@@ -129,12 +129,12 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
         ("tfx_estimator.pipeline.base.errors:DataError", "is not a TFDS builder"),
     ],
 )
-def test_a_class_that_is_none(dataset, text):
+def test_a_wrong_class_is_refused(dataset, text):
     with pytest.raises(DataNotFoundError, match=text):
         opened(dataset)
 
 
-def test_a_folder_that_is_none_is_answered_with_what_was_looked_for(tmp_path):
+def test_the_error_of_a_missing_folder_lists_what_was_searched(tmp_path):
     with pytest.raises(DataNotFoundError, match="no folder"):
         opened(tmp_path / "nowhere")
     (tmp_path / "cats.jpg").touch()

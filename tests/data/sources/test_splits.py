@@ -1,4 +1,4 @@
-"""Split expressions and their cutting into shards."""
+"""Split expressions, and how they are cut into shards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_an_expression_means_what_it_means_in_tfds(expression, expected):
         ("train[:0]", "holds no examples"),
     ],
 )
-def test_a_wrong_expression_is_answered_with_the_known_splits(expression, text):
+def test_the_error_of_a_wrong_expression_lists_the_known_splits(expression, text):
     with pytest.raises(DataNotFoundError, match="data set 'tiny'") as caught:
         resolve_split("tiny", _LENGTHS, expression)
     assert text in caught.value.what

@@ -25,7 +25,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path):
-    """A web server with one file; gives its address and the file's path."""
+    """A web server with one file: its address and the file's path."""
     folder = tmp_path / "web"
     folder.mkdir()
     (folder / "shade.bin").write_bytes(b"\x07")
@@ -39,7 +39,7 @@ def server(tmp_path):
 
 
 def _fetching(make_builder, url, content):
-    """A builder whose pixels are the byte that it downloads; TFDS knows the file's checksum."""
+    """Returns a builder whose pixels are the byte that it downloads; TFDS knows the file's checksum."""
     return make_builder(
         before=f'self.shade = open(dl_manager.download("{url}"), "rb").read()[0]',
         example='{"image": np.full((4, 6, 3), self.shade, np.uint8), "label": i % 3}',
@@ -55,13 +55,13 @@ def _versions(data_dir):
     return [path for path in data_dir.glob("tiny*/*") if path.is_dir()]
 
 
-def test_what_is_not_there_is_downloaded_and_prepared(make_builder, data_dir, server, capfd):
+def test_a_missing_data_set_is_downloaded_and_prepared(make_builder, data_dir, server, capfd):
     source = _open(_fetching(make_builder, server, b"\x07"), data_dir)
     source.prepare()
     (part,) = source.resolve("test")
     assert [int(image.max()) for image, _ in source.read(part)] == [7] * 5
     assert [path.name for path in _versions(data_dir)] == ["1.0.0"]
-    assert capfd.readouterr().out == ""  # a pipeline has its own progress
+    assert capfd.readouterr().out == ""  # a pipeline shows its own progress
 
 
 def test_a_download_with_another_checksum_is_refused(make_builder, data_dir, server):
@@ -72,7 +72,7 @@ def test_a_download_with_another_checksum_is_refused(make_builder, data_dir, ser
     assert _versions(data_dir) == []
 
 
-def test_without_network_the_error_comes_at_once_and_names_the_ways_out(make_builder, data_dir):
+def test_without_network_the_error_is_immediate_and_names_the_remedies(make_builder, data_dir):
     source = _open(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir)
     start = time.monotonic()
     with pytest.raises(DataNotFoundError, match=r"no connection to 127\.0\.0\.1:9") as caught:
@@ -99,7 +99,7 @@ def test_download_false_forbids_it(make_builder, data_dir, server):
     assert list(data_dir.iterdir()) == []
 
 
-def test_download_false_still_gives_what_is_prepared_and_what_is_embedded(make_builder, data_dir):
+def test_download_false_still_opens_prepared_and_embedded_data_sets(make_builder, data_dir):
     dataset = make_builder()
     _open(dataset, data_dir).prepare()
     source = _open(dataset, data_dir, download=False)
@@ -110,7 +110,7 @@ def test_download_false_still_gives_what_is_prepared_and_what_is_embedded(make_b
     assert split_sizes(digits) == {"train": 1797}
 
 
-def test_a_builder_that_fails_is_told_and_leaves_nothing(make_builder, data_dir):
+def test_a_builder_that_fails_is_reported_and_leaves_no_files(make_builder, data_dir):
     dataset = make_builder(example='{"image": np.full((4, 6, 3), i, np.uint8), "label": 1 // (5 - i)}')
     with pytest.raises(DataError, match="ZeroDivisionError") as caught:
         _open(dataset, data_dir).prepare()
@@ -119,13 +119,13 @@ def test_a_builder_that_fails_is_told_and_leaves_nothing(make_builder, data_dir)
 
 
 def _hold(source):
-    """Holds the lock of a process that prepares this data set."""
+    """Holds the lock of this data set, like a process that prepares it."""
     from tfx_estimator.data.sources import tfds_prepare
 
     return tfds_prepare._lock(source._builder.data_dir)
 
 
-def test_waiting_ends(make_builder, data_dir, monkeypatch):
+def test_waiting_for_the_lock_times_out(make_builder, data_dir, monkeypatch):
     from tfx_estimator.data.sources import tfds_prepare
 
     monkeypatch.setattr(tfds_prepare, "_LOCK_SECONDS", 1.0)

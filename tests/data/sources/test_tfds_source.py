@@ -1,4 +1,4 @@
-"""TFDS data sets, real, a user's own, and damaged."""
+"""TFDS data sets: real ones, a user's own, and damaged ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_images_of_many_sizes_need_image_size(make_builder, data_dir):
     (part,) = source.resolve("train")
     pairs = list(source.read(part))
     assert {image.shape for image, _ in pairs} == {(8, 8, 3)}
-    # A flat image stays what it is, to the last bit.
+    # A flat image stays the same, to the last bit.
     assert sorted(image.max() for image, _ in pairs) == [7 * i for i in range(12)]
     assert all(image.min() == image.max() for image, _ in pairs)
 
@@ -116,7 +116,7 @@ def test_the_fingerprint_follows_split_size_and_contents(make_builder, data_dir)
     assert source.fingerprint(["train", "test"]) != first
 
 
-def test_a_large_data_set_is_told_by_sizes_and_times(make_builder, data_dir, monkeypatch):
+def test_the_fingerprint_of_a_large_data_set_is_of_sizes_and_times(make_builder, data_dir, monkeypatch):
     source = _prepared(make_builder(), data_dir)
     whole = source.fingerprint(["train"])
     monkeypatch.setattr(files, "CONTENT_LIMIT", 10)
@@ -137,7 +137,7 @@ def test_a_large_data_set_is_told_by_sizes_and_times(make_builder, data_dir, mon
         ({"image": (9, 9, 3)}, "cannot be read"),
     ],
 )
-def test_a_wrong_example_is_named(make_builder, data_dir, change, text):
+def test_an_error_names_a_wrong_example(make_builder, data_dir, change, text):
     source = _prepared(make_builder(), data_dir)
     file = next(data_dir.glob("tiny*/1.0.0/*train*"))
     records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
@@ -156,13 +156,13 @@ def test_a_wrong_example_is_named(make_builder, data_dir, change, text):
 
 @pytest.fixture
 def edit(monkeypatch):
-    """Edits the module of a builder class, which is then imported anew."""
+    """Edits the module of a builder class, which is then imported again."""
 
     def change(dataset, before, after):
         name, _, class_name = dataset.partition(":")
         file = Path(sys.modules[name].__file__)
         file.write_text(file.read_text().replace(before, after))
-        os.utime(file, (file.stat().st_mtime + 10,) * 2)  # else its bytecode may be taken for up to date
+        os.utime(file, (file.stat().st_mtime + 10,) * 2)  # otherwise its bytecode may seem up to date
         monkeypatch.delitem(sys.modules, name)
         monkeypatch.delitem(registered._DATASET_REGISTRY, class_name.lower())
         importlib.invalidate_caches()
@@ -184,7 +184,7 @@ def test_a_raised_version_is_prepared_and_read(make_builder, data_dir, edit):
     source.prepare()
     assert source.fingerprint(["train"]) != first.fingerprint(["train"])
     assert source.notes() == ()
-    # What is declared counts more than the class.
+    # The declaration has priority over the class.
     assert opened(dataset, data_dir=str(data_dir), version="1.0.0").info.version == "1.0.0"
 
 

@@ -1,4 +1,4 @@
-"""A table that TFX prepared once, and Trainers over it."""
+"""A table that TFX prepares once, and Trainers on it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ BOTH = "cancer_both"
 class Run:
     root: Path
     models: dict[str, Path]
-    said: str
+    output: str
 
     def properties(self, model: str) -> dict[str, Any]:
-        """Custom properties of a Trainer's model run, from ML Metadata."""
+        """Returns the custom properties of a Trainer's model run, from ML Metadata."""
         runs = open_metadata(self.root).get_artifacts_by_type("ModelRun")
         (run,) = [run for run in runs if Path(run.uri).parents[1].name == model]
         return {key: value.double_value for key, value in run.custom_properties.items()}
@@ -37,18 +37,18 @@ class Run:
 
 @pytest.fixture(scope="session")
 def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Run:
-    """Somebody's whole pipeline: Trainers for module files with each function, an Evaluator and a Pusher for the first.
+    """A user's whole pipeline: Trainers for module files with each function, an Evaluator and a Pusher for the first.
 
-    If tests that are marked long are run, for each of them, and, where TFX trains a trainer_fn, with its own Trainer as
-    well, as `tfx`.
+    With `long` tests, an Evaluator and a Pusher for each of them; and TFX's own Trainer, named `tfx`, if it supports
+    trainer_fn.
     """
     root = tmp_path_factory.mktemp("others")
     if any(item.get_closest_marker("long") for item in request.session.items):
         modules = [*MODULES, f"{BOTH}=trained", *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
     else:
         modules = [MODULES[0], f"{BOTH}=trained", f"{MODULES[2]}=trained"]
-    assert forks.call(["others", str(root), *modules]) == 0, forks.said[-4000:]
-    return Run(root, {name: Path(folder) for name, folder in json.loads(forks.result).items()}, forks.said)
+    assert forks.call(["others", str(root), *modules]) == 0, forks.output[-4000:]
+    return Run(root, {name: Path(folder) for name, folder in json.loads(forks.result).items()}, forks.output)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Trained:
 
 @pytest.fixture
 def train(others: Run, tmp_path: Path) -> Iterator[Callable[..., Trained]]:
-    """Trains by the executor, as TFX calls it, over what the pipeline prepared; the module is packed by TFX."""
+    """Trains by the executor, called like by TFX, on the pipeline's data; TFX packs the module."""
     from tfx.proto import trainer_pb2
     from tfx.types import channel_utils, standard_artifacts
 
@@ -112,7 +112,7 @@ def train(others: Run, tmp_path: Path) -> Iterator[Callable[..., Trained]]:
 
 @pytest.fixture(scope="session")
 def eval_examples(others: Run) -> tuple[list[bytes], np.ndarray]:
-    """The eval split as it was ingested: serialized tf.Examples, and their labels."""
+    """The eval split after ingestion: serialized tf.Examples, and their labels."""
     import tensorflow as tf
 
     files = list(others.root.glob("artifacts/CsvExampleGen/examples/*/Split-eval/*.gz"))
@@ -123,7 +123,7 @@ def eval_examples(others: Run) -> tuple[list[bytes], np.ndarray]:
 
 @pytest.fixture(scope="session")
 def served(eval_examples: tuple[list[bytes], np.ndarray]) -> Callable[[Path], np.ndarray]:
-    """Probabilities of `benign` that an exported model gives the eval split."""
+    """Returns the probabilities of `benign` of an exported model for the eval split."""
     import tensorflow as tf
 
     def serve(saved_model: Path) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Trains Estimators of `digit_models` by tf.estimator itself, without a line of this project."""
+"""Trains Estimators of `digit_models` by plain tf.estimator, without this project."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ import digit_models
 
 
 def main(examples: str, root: str, steps: str, *names: str) -> None:
-    """Trains.
-
-    Names are of models and parts, such as `normalised:2`.
-    """
+    """Trains the models; names are of models and parts, such as `normalised:2`."""
     for each in names:
         name, parts = each.split(":")
         fn_args = SimpleNamespace(

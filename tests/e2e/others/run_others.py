@@ -1,6 +1,6 @@
-"""Runs one TFX pipeline over a table: for each module file a Trainer, and if wanted an Evaluator and a Pusher.
+"""Runs one TFX pipeline on a table: a Trainer for each module file, and optionally an Evaluator and a Pusher.
 
-Prints as JSON what each Trainer left.
+Prints the outputs of each Trainer as JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODULES = Path(__file__).resolve().parent / "modules"
 STEPS = 200
 LOWEST_ACCURACY = 0.85
 OF_SERVED = tfma.ModelSpec(signature_name="predict", label_key="benign", prediction_key="logistic")
-# Each as its users have it: EvalSavedModel, a signature of the served model.
+# As usual for each kind: EvalSavedModel, or a signature of the served model.
 EVALUATED = {
     "cancer_canned": OF_SERVED,
     "cancer_keras": tfma.ModelSpec(signature_name="serving_default", label_key="benign"),
@@ -35,7 +35,7 @@ EVALUATED = {
 
 
 def write_csv(path: Path) -> None:
-    """Writes scikit-learn's breast cancer, with one column of words: the size of the cell's radius."""
+    """Writes scikit-learn's breast-cancer data, with one column of words: the size of the cell's radius."""
     data = load_breast_cancer(as_frame=True).frame
     data = data.rename(columns=lambda name: name.replace(" ", "_")).rename(columns={"target": "benign"})
     radius = data["mean_radius"]
@@ -52,10 +52,10 @@ def write_csv(path: Path) -> None:
 
 
 def eval_config(model: str) -> tfma.EvalConfig:
-    """Blesses an accuracy."""
+    """Returns an EvalConfig that blesses by accuracy."""
     threshold = tfma.MetricThreshold(value_threshold=tfma.GenericValueThreshold(lower_bound={"value": LOWEST_ACCURACY}))
     if EVALUATED[model].signature_name == "eval":
-        # Of the metrics that the EvalSavedModel brings.
+        # One of the EvalSavedModel's own metrics.
         metrics = tfma.MetricsSpec(thresholds={"accuracy": threshold})
     else:
         metrics = tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name="BinaryAccuracy", threshold=threshold)])
@@ -63,10 +63,10 @@ def eval_config(model: str) -> tfma.EvalConfig:
 
 
 def run(arguments: list[str]) -> None:
-    """Gives `main` its arguments."""
-    # As the local_runner.py of TFX's templates does.
+    """Calls `main` with the arguments."""
+    # Like the local_runner.py of TFX's templates.
     logging.set_verbosity(logging.INFO)
-    # The first task starts as for users; the others are seconds shorter.
+    # The first task starts like for users; forking the others saves seconds.
     with forked(fresh=1):
         main(*arguments)
 
@@ -75,9 +75,9 @@ def main(folder: str, *models: str) -> None:
     """Runs the pipeline.
 
     Args:
-        folder: For the table, the artifacts, the metadata and what is pushed.
-        *models: Module files; with `=trained`, nothing comes after its Trainer. `tfx` is cancer_canned trained by TFX's
-            own Trainer.
+        folder: For the table, the artifacts, the metadata and the pushed models.
+        *models: Module files; `=trained` omits Evaluator and Pusher. `tfx` is cancer_canned trained by TFX's own
+            Trainer.
     """
     root = Path(folder)
     (root / "csv").mkdir()
@@ -99,8 +99,8 @@ def main(folder: str, *models: str) -> None:
         "train_args": trainer_pb2.TrainArgs(num_steps=STEPS),
         "eval_args": trainer_pb2.EvalArgs(),
     }
-    for told in models:
-        model, _, trained = told.partition("=")
+    for text in models:
+        model, _, trained = text.partition("=")
         if model == "tfx":
             from tfx.components.trainer.executor import Executor
 
@@ -130,10 +130,10 @@ def main(folder: str, *models: str) -> None:
             metadata_connection_config=metadata.sqlite_metadata_connection_config(str(root / "metadata.sqlite")),
             beam_pipeline_args=[
                 "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner",
-                # Or TFX packs all of itself for each component, for workers that are not there.
+                # Otherwise TFX packs itself for each component, for workers that do not exist.
                 "--sdk_container_image=none",
             ],
         )
     )
-    names = [told.partition("=")[0] for told in models]
+    names = [text.partition("=")[0] for text in models]
     print(json.dumps({name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in names}))

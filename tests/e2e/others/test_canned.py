@@ -1,4 +1,4 @@
-"""Somebody's trainer_fn with a canned Estimator: trained alike by every strategy, and by TFX's own Trainer."""
+"""A user's trainer_fn with a canned Estimator: equal under every strategy and TFX's own Trainer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
-# Of losses and probabilities; they differ by 1e-7.
+# Tolerances of losses and probabilities; they differ by 1e-7.
 TOLERANCE = 1e-5
 TWO_CPUS = {"cpu": 2}
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
@@ -23,7 +23,7 @@ def test_tfx_trains_the_same_model(others, served, eval_examples):
     ours, theirs = (served(others.models[name] / "Format-Serving") for name in (CANNED, "tfx"))
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
     assert ((theirs > 0.5) == eval_examples[1]).mean() >= 0.9
-    # Both left what TFMA reads.
+    # Both wrote the EvalSavedModel for TFMA.
     for name in (CANNED, "tfx"):
         assert (others.models[name] / "Format-TFMA" / "saved_model.pb").exists()
 
@@ -31,18 +31,18 @@ def test_tfx_trains_the_same_model(others, served, eval_examples):
 @pytest.mark.parametrize(
     ("distribution", "tasks"),
     [
-        # The loss is tried before the training.
+        # The loss is checked before the training.
         ({"train": WORKERS, "evaluator": True}, ["chief-0", "evaluator-0", "replica_check-0", "worker-0"]),
         ({"train": WORKERS}, ["chief-0", "exporter-0", "replica_check-0", "worker-0"]),
         ({"train": {"strategy": "mirrored", "devices": TWO_CPUS}}, ["chief-0", "replica_check-0"]),
     ],
     ids=lambda value: value["train"]["strategy"] if isinstance(value, dict) else "",
 )
-def test_replicas_in_step_train_the_same_model(others, train, served, eval_examples, distribution, tasks):
+def test_synchronous_replicas_train_the_same_model(others, train, served, eval_examples, distribution, tasks):
     trained = train(CANNED, distribution=distribution)
     alone, labels = others.properties(CANNED), eval_examples[1]
     probabilities = served(trained.model / "Format-Serving")
-    # A global batch of twice the size, or other batches, would show.
+    # A global batch of twice the size, or other batches, would make a difference.
     np.testing.assert_allclose(probabilities, served(others.models[CANNED] / "Format-Serving"), atol=TOLERANCE)
     _check(trained, probabilities, labels)
     assert trained.properties["eval_average_loss"] == pytest.approx(alone["eval_average_loss"], abs=TOLERANCE)
@@ -51,8 +51,8 @@ def test_replicas_in_step_train_the_same_model(others, train, served, eval_examp
     assert trained.tasks == tasks
 
 
-def test_optimizers_made_outside_of_the_model_fn_are_refused_under_central_storage(train):
-    # TensorFlow gives the variables of a Keras optimizer the same name on each device.
+def test_optimizers_created_outside_of_the_model_fn_are_refused_under_central_storage(train):
+    # TensorFlow names the variables of a Keras optimizer equally on each device.
     with pytest.raises(UserCodeError, match="make the optimizer inside the model_fn"):
         train(CANNED, distribution={"train": {"strategy": "central_storage", "devices": TWO_CPUS}})
 
@@ -69,7 +69,7 @@ def _check(trained, probabilities, labels):
     assert len(labels) > 100
     assert trained.properties["restarts"] == 0
     assert trained.properties["eval_accuracy"] >= 0.9
-    # Each example was evaluated, and once.
+    # Each example was evaluated once.
     assert trained.properties["eval_label/mean"] == pytest.approx(labels.mean(), abs=1e-6)
     right = (probabilities > 0.5) == labels
     assert trained.properties["eval_accuracy"] == pytest.approx(right.mean(), abs=1e-6)

@@ -1,4 +1,4 @@
-"""Estimators as people have them: every strategy trains them with the losses of plain tf.estimator, or refuses to."""
+"""Users' Estimators: every strategy trains them with the losses of plain tf.estimator, or refuses them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).resolve().parent
 STEPS = 10
-# Absolute, of float32.
+# Absolute tolerance, in float32.
 LOSS, WEIGHT = 1e-5, 1e-5
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
@@ -27,8 +27,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "mirrored": {"train": MIRRORED},
     "workers": {"train": WORKERS},
 }
-# Name -> parts of a batch that hold the same examples. A replica normalises by the statistics of its own part: losses,
-# weights and moving averages are those of one device where these are those of the whole.
+# Name -> number of equal parts of a batch. A replica normalises by the statistics of its part: losses, weights and
+# moving averages equal those of one device if all parts have the statistics of the whole batch.
 EQUAL = {
     "classic": 1,
     "normalised": 2,
@@ -42,7 +42,7 @@ EQUAL = {
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Digits as tf.Examples that are transformed already."""
+    """Digits as transformed tf.Examples."""
     import tensorflow as tf
     from sklearn.datasets import load_digits
     from tfx.types import standard_artifacts
@@ -67,7 +67,7 @@ Plain = dict[str, tuple[dict[int, float], dict[str, np.ndarray]]]
 
 @pytest.fixture(scope="module")
 def plain(examples: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Plain]:
-    """Trains by tf.estimator itself: losses of all steps and variables, by name."""
+    """Trains by plain tf.estimator: losses of all steps and variables, by name."""
 
     def train(*names: str) -> Plain:
         root = tmp_path_factory.mktemp("plain")
@@ -119,9 +119,9 @@ def _compare(model_run: Any, losses: dict[int, float], weights: dict[str, np.nda
 
 
 @pytest.mark.long
-def test_a_keras_estimator_trains_and_goes_on_under_replicas(plain, train):
+def test_a_keras_estimator_trains_and_resumes_under_replicas(plain, train):
     losses, weights = plain("model_to_estimator")["model_to_estimator"]
-    # The layers bear the names of the first call, whatever the check before it built.
+    # The layers have the names of the first call, whatever the check built before.
     _compare(train("model_to_estimator", STRATEGIES["mirrored"]), losses, weights)
     longer = train("model_to_estimator", STRATEGIES["mirrored"], steps=2 * STEPS)
     assert [longer.get_float_custom_property(f"{which}_step") for which in ("first", "last")] == [STEPS, 2 * STEPS]
@@ -132,8 +132,8 @@ def test_a_keras_estimator_trains_and_goes_on_under_replicas(plain, train):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", EQUAL)
-def test_losses_and_weights_are_those_of_plain_tf_estimator(all_plain, train, name, strategy):
+def test_losses_and_weights_equal_those_of_plain_tf_estimator(all_plain, train, name, strategy):
     losses, weights = all_plain[name]
-    # What a head shows as its loss under replicas is that of the first one's examples.
+    # Under replicas, a head reports the loss of the first replica's examples.
     shown = strategy == "one_device" or not name.startswith("head")
     _compare(train(name, STRATEGIES[strategy]), losses if shown else {}, weights)

@@ -1,4 +1,4 @@
-"""Module files in the manner of TFX's public examples, in a pipeline of TFX's own: only its Trainer is ours."""
+"""Module files like TFX's public examples, in a TFX pipeline in which only the Trainer is ours."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_a_model_is_blessed_pushed_and_serves(others, served, eval_examples, nam
     assert others.properties(name)["restarts"] == 0
 
 
-def test_an_estimators_run_fn_leaves_what_its_trainer_fn_would(others, served):
+def test_an_estimators_run_fn_has_the_outputs_of_its_trainer_fn(others, served):
     model = others.models["cancer_template"]
     evaluated = ["Format-TFMA"] if stacks.current().has_eval_saved_model else []
     assert sorted(path.name for path in model.iterdir()) == ["Format-Serving", *evaluated]
     for folder in model.iterdir():
-        # The SavedModel itself, and not folders of its exporter.
+        # The SavedModel itself, not the folders of its exporter.
         assert (folder / "saved_model.pb").exists()
         assert (folder / "variables" / "variables.index").exists()
     canned = others.models["cancer_canned"]
@@ -39,15 +39,14 @@ def test_an_estimators_run_fn_leaves_what_its_trainer_fn_would(others, served):
     np.testing.assert_allclose(served(model / "Format-Serving"), served(canned / "Format-Serving"), atol=1e-5)
 
 
-def test_training_is_told_as_tfx_tells_of_its_components(others):
+def test_training_is_logged_like_tfx_components(others):
     ours = len(others.models.keys() - {"tfx"})
-    # Each line once; a run_fn reports no steps.
-    assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", others.said)) == 1
-    assert (
-        len(re.findall(rf"logs of its tasks: {re.escape(str(others.root))}\S+/training/\S+/logs", others.said)) == ours
-    )
+    # Each line appears once; a run_fn reports no steps.
+    assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", others.output)) == 1
+    logs = rf"logs of its tasks: {re.escape(str(others.root))}\S+/training/\S+/logs"
+    assert len(re.findall(logs, others.output)) == ours
     assert others.properties("cancer_canned")["last_step"] == 200
     assert others.properties("cancer_canned")["extra_steps"] == 0
     for name in others.models.keys() - {"tfx"}:
-        # Nobody knows how many examples the batches of an input_fn hold.
+        # The batch size of an input_fn is unknown.
         assert "examples_per_second" not in others.properties(name)

@@ -1,4 +1,4 @@
-"""What a module file cannot be given is refused when the pipeline is built, with the way out; and the way out works."""
+"""Options that a module file cannot have are refused when the pipeline is built, with a remedy that works."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_of_two_functions_one_must_be_named():
 
 
 @pytest.mark.parametrize("distribution", [None, MIRRORED, WORKERS, SERVED])
-def test_a_keras_run_fn_can_be_given_each_of_these(distribution):
+def test_a_keras_run_fn_accepts_each_of_these(distribution):
     assert _trainer("cancer_workers", distribution)
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "central_storage", "multi_worker_mirrored", "parameter_server"])
-def test_the_ways_out_of_a_refusal_are_taken(monkeypatch, strategy):
+def test_the_remedies_of_a_refusal_work(monkeypatch, strategy):
     from tfx.components.trainer import executor
     from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
 

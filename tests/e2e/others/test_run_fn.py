@@ -1,4 +1,4 @@
-"""Somebody's run_fn, which makes its own strategy: it is the declared one."""
+"""A user's run_fn that creates its own strategy, which is the declared one."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def _check(trained, served, labels):
     return probabilities
 
 
-def test_of_two_functions_the_run_fn_is_called_as_by_tfx(others, served, eval_examples):
+def test_of_two_functions_the_run_fn_is_called_like_by_tfx(others, served, eval_examples):
     import tensorflow as tf
 
     model = others.models[BOTH] / "Format-Serving"
-    # The name is of what Keras serves: the other function's Estimator has another.
+    # The output's name in a Keras model: the other function's Estimator has another.
     outputs = tf.saved_model.load(str(model)).signatures["serving_default"].structured_outputs
     assert list(outputs) == ["probability"]
     assert ((served(model) > 0.5) == eval_examples[1]).mean() >= 0.9
 
 
 @pytest.mark.long
-def test_it_trains_as_where_it_is_alone(others, served):
+def test_it_trains_like_without_the_other_function(others, served):
     both, alone = (served(others.models[name] / "Format-Serving") for name in (BOTH, "cancer_keras"))
     np.testing.assert_allclose(both, alone, atol=1e-5)
 
@@ -47,7 +47,7 @@ def test_it_trains_as_where_it_is_alone(others, served):
 @pytest.mark.parametrize(
     ("module", "distribution", "tasks"),
     [
-        # Its MirroredStrategy() would be refused by TensorFlow.
+        # TensorFlow would refuse its MirroredStrategy().
         ("cancer_keras", WORKERS, ["chief-0", "worker-0"]),
         ("cancer_workers", WORKERS, ["chief-0", "worker-0"]),
         ("cancer_keras", MIRRORED, ["chief-0"]),
@@ -58,7 +58,7 @@ def test_replicas_train_the_same_model_and_only_the_chief_publishes(
 ):
     trained = train(module, distribution=distribution)
     probabilities = _check(trained, served, eval_examples[1])
-    # Each step's batch is divided among the workers: the updates are those of one device but for the last digits.
+    # Workers share the batch of each step: the updates equal those of one device up to the last digits.
     np.testing.assert_allclose(probabilities, served(others.models["cancer_keras"] / "Format-Serving"), atol=0.05)
     assert trained.tasks == tasks
     assert trained.properties["restarts"] == 0
@@ -67,7 +67,7 @@ def test_replicas_train_the_same_model_and_only_the_chief_publishes(
 
 @pytest.mark.long
 @pytest.mark.faults
-def test_a_killed_worker_is_survived(train, served, eval_examples, tmp_path: Path):
+def test_training_survives_a_killed_worker(train, served, eval_examples, tmp_path: Path):
     epochs = tmp_path / "epochs"
     epochs.mkdir()
     distribution = {**WORKERS, "max_restarts": 1}
@@ -86,7 +86,7 @@ def test_a_killed_worker_is_survived(train, served, eval_examples, tmp_path: Pat
         pids = list(dict.fromkeys(pid for pid, _ in marks))
         assert len(pids) == 2, "all tasks were started again, once"
         done = [[int(epoch) for pid, epoch in marks if pid == each] for each in pids]
-        # BackupAndRestore goes on in the epoch that was under way.
+        # BackupAndRestore resumes in the interrupted epoch.
         assert done[0][0] == 0
         assert 1 <= done[1][0] <= done[0][-1]
         assert done[1][-1] == 9

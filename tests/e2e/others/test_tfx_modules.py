@@ -1,4 +1,4 @@
-"""TFX's own module files, as they are in its package: on one device, on two, and in a cluster."""
+"""TFX's own module files, unchanged: on one device, on two, and in a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "mirrored": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}},
     "workers": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}},
 }
-# Module, label, and the features of an example: normal numbers around a place that the class decides.
+# Module, label, and the features of an example: normal numbers around a mean that depends on the class.
 MEASURED = ("culmen_length_mm", "culmen_depth_mm", "flipper_length_mm", "body_mass_g")
 PENGUIN = ("tfx.examples.penguin.penguin_utils_keras", "species", 3, dict.fromkeys(MEASURED, 1))
 MNIST = ("tfx.examples.mnist.mnist_utils_native_keras", "image_class", 10, {"image_floats": 784})
@@ -28,7 +28,7 @@ MODULES = {"penguin": PENGUIN, "mnist": MNIST}
 
 @pytest.fixture(scope="module", params=MODULES)
 def prepared(request, tmp_path_factory) -> tuple[str, dict[str, list[Any]], list[bytes], np.ndarray]:
-    """A module's name; the artifacts that its preprocessing_fn makes of 600 examples; 200 others, and their classes."""
+    """A module's name; the artifacts of its preprocessing_fn for 600 examples; 200 others, and their classes."""
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
     from apache_beam import Create, Map, Pipeline

@@ -1,4 +1,4 @@
-"""In the manner of the taxi template's Estimator, which the template of later releases has no more."""
+"""Like the Estimator of the taxi template, which later releases have removed."""
 
 from __future__ import annotations
 

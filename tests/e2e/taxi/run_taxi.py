@@ -1,4 +1,4 @@
-"""Trains on Chicago's taxis what models/ has, in the manner of the taxi template's local_runner.py; in its folder."""
+"""Trains models/ on Chicago's taxis in its folder, like the taxi template's local_runner.py."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def main(steps: str, kind: str, name: str) -> None:
     """Runs the pipeline.
 
     Args:
-        steps: Of training.
-        kind: What of the Trainer's arguments `name` is: `trainer_fn`, or `module_file`.
+        steps: Training steps.
+        kind: The Trainer's argument for `name`: `trainer_fn` or `module_file`.
     """
     example_gen = CsvExampleGen(input_base=str(DATA))
     statistics = StatisticsGen(examples=example_gen.outputs["examples"])

@@ -1,4 +1,4 @@
-"""TFX's taxi template, compiled by TFX itself, adapted, and executed as Kubeflow Pipelines 2 tells its steps."""
+"""TFX's taxi template, compiled by TFX itself, adapted, and executed like by Kubeflow Pipelines 2."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRIPS = 400
 
 
 def make_template(folder: Path) -> None:
-    """Makes the template as `tfx template copy` does, with the steps that its readers are told to uncomment."""
+    """Makes the template as `tfx template copy` does, with the steps that its tutorial uncomments."""
     from tfx.examples import chicago_taxi_pipeline
     from tfx.experimental.templates import taxi
 
@@ -45,12 +45,12 @@ def make_template(folder: Path) -> None:
 
 
 def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Compiles the template as its kubeflow_v2_runner.py does, by TFX's own runner, and adapts that; returns it."""
+    """Compiles the template by TFX's runner, like its kubeflow_v2_runner.py, and adapts it; returns the file."""
     monkeypatch.syspath_prepend(folder)
     for name in ("pipeline", "pipeline.configs", "pipeline.pipeline"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     template, configs = (importlib.import_module(f"pipeline.{name}") for name in ("pipeline", "configs"))
-    made = template.create_pipeline(
+    pipeline = template.create_pipeline(
         pipeline_name="taxi",
         pipeline_root="gs://there/taxi",
         data_path=str(folder / "data"),
@@ -62,7 +62,7 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         serving_model_dir=str(folder / "serving"),
     )
     config = KubeflowV2DagRunnerConfig(default_image="registry.example/taxi")
-    KubeflowV2DagRunner(config, str(folder), "taxi.json").run(made)
+    KubeflowV2DagRunner(config, str(folder), "taxi.json").run(pipeline)
     assert main(["adapt", str(folder / "taxi.json"), "--output", str(folder / "taxi.yaml")]) == 0
     spec = yaml.safe_load((folder / "taxi.yaml").read_text())
     for executor in spec["deploymentSpec"]["executors"].values():
@@ -74,10 +74,10 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def execute(folder: Path, forks: Forks) -> dict[str, Any]:
-    """Executes what was adapted; returns the summary."""
+    """Executes the adapted file; returns the summary."""
     pid = forks.start(["execute", str(folder / "taxi.yaml"), "--root", str(folder / "root"), "--json"])
-    assert forks.wait(pid) == 0, forks.said
-    return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
+    assert forks.wait(pid) == 0, forks.output
+    return json.JSONDecoder().raw_decode(forks.output, forks.output.index("{"))[0]
 
 
 def states(results: dict[str, Any]) -> dict[str, str]:
@@ -85,7 +85,7 @@ def states(results: dict[str, Any]) -> dict[str, str]:
 
 
 def blessing(folder: Path, number: int) -> dict[str, Any]:
-    """What is known of the blessing of an execution."""
+    """Returns the properties of an execution's blessing."""
     (file,) = (folder / "root" / "taxi").rglob(f"executions/{number:06}-Evaluator.json")
     return json.loads(file.read_text())["outputs"]["blessing"]["metadata"]
 
@@ -102,7 +102,7 @@ def test_the_template_is_executed_to_a_pushed_model_and_compared_with_it(
     assert "baseline_model_id" not in blessing(tmp_path, 1)
     pushed = Path(results["pushed"])
     assert pushed.parent == tmp_path / "serving"
-    # It answers to what the pipeline has read, and is the model that the Trainer made.
+    # It serves the pipeline's examples, and is the Trainer's model.
     import tensorflow as tf
 
     home = tmp_path / "root" / "taxi" / "artifacts" / "local" / "taxi-1"
@@ -116,7 +116,7 @@ def test_the_template_is_executed_to_a_pushed_model_and_compared_with_it(
     ours, theirs = (next(iter(each.values())).numpy() for each in answers)
     assert len(ours) == 50
     np.testing.assert_array_equal(ours, theirs)
-    # The second is compared with the first's.
+    # The second model is compared with the first.
     again = execute(tmp_path, forks)
     assert states(again) == states(results)
     compared = blessing(tmp_path, 2)

@@ -1,4 +1,4 @@
-"""The canned wide-and-deep of TFX's taxi template: trained, converted by one command, and trained on by its run_fn."""
+"""The canned wide-and-deep of TFX's taxi template: trained, converted by one command, and resumed by its run_fn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUNCTION = "models.estimator_model.model._create_train_and_eval_spec"
 
 
 def make_template(folder: Path) -> None:
-    """Makes models/ as `tfx template copy` does, with the features that its readers are told to uncomment."""
+    """Makes models/ as `tfx template copy` does, with the features that its tutorial uncomments."""
     from tfx.experimental.templates import taxi
 
     shutil.copytree(
@@ -36,8 +36,8 @@ def make_template(folder: Path) -> None:
     for path in (folder / "models").rglob("*.py"):
         path.write_text(path.read_text().replace("tfx.experimental.templates.taxi.models", "models"))
     path = folder / "models" / "features.py"
-    before, said, after = path.read_text().partition("# Uncomment below to add more features to the model\n")
-    assert said
+    before, marker, after = path.read_text().partition("# Uncomment below to add more features to the model\n")
+    assert marker
     commented, end, rest = after.partition("# Number of vocabulary terms")
     path.write_text(before + re.sub("(?m)^# ?", "", commented) + end + rest)
 
@@ -57,12 +57,12 @@ def run(tmp_path):
 
 
 def models(folder: Path) -> list[Path]:
-    """What the Trainers have exported."""
+    """Returns the models that the Trainers have exported."""
     return list((folder / "artifacts/Trainer/model").iterdir())
 
 
 def answers(folder: Path) -> tuple[np.ndarray, np.ndarray, dict]:
-    """What the newest model answers to the eval split: logits, labels, and its signatures."""
+    """Returns the newest model's logits of the eval split, the labels, and its signatures."""
     import tensorflow as tf
 
     files = list(folder.glob("artifacts/CsvExampleGen/examples/*/Split-eval/*.gz"))
@@ -81,17 +81,17 @@ def answers(folder: Path) -> tuple[np.ndarray, np.ndarray, dict]:
     return logits[:, 0], np.array(labels), {name: set(each.structured_outputs) for name, each in signatures.items()}
 
 
-def test_the_template_is_converted_and_trains_on(run, tmp_path):
+def test_the_template_is_converted_and_trains_further(run, tmp_path):
     script = str(HERE / "run_taxi.py")
     run(script, "400", "trainer_fn", FUNCTION)
     before, labels, signatures = answers(tmp_path)
     assert 0.05 < labels.mean() < 0.5
-    told = run("-m", "tfx_estimator", "convert", "metadata.sqlite", "--output", "converted")
+    output = run("-m", "tfx_estimator", "convert", "metadata.sqlite", "--output", "converted")
     proof = json.loads((tmp_path / "converted" / "proof.json").read_text())
     assert proof["holds"]
     assert proof["examples"] == 4000
-    module = re.search("the run_fn of (.+)", told)[1]
-    # At the step at which the Estimator has ended.
+    module = re.search("the run_fn of (.+)", output)[1]
+    # From the step at which the Estimator ended.
     run(script, "400", "module_file", module)
     after, _, same = answers(tmp_path)
     assert same == signatures

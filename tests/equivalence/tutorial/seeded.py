@@ -1,6 +1,6 @@
-"""The tutorial of examples/multi-worker-tutorial with a seed for its weights, and a loss of each step in its events.
+"""The tutorial of examples/multi-worker-tutorial with a seed for its weights, and the loss of each step in its events.
 
-As a program it trains by plain tf.estimator, without a line of this project.
+As a program it trains by plain tf.estimator, without this project.
 """
 
 import sys
@@ -19,7 +19,7 @@ STRATEGIES = {
 
 
 def model_fn(features, labels, mode):
-    # Keras draws the seeds of its initializers from a generator of its own.
+    # Keras draws the seeds of its initializers from its own generator.
     tf.keras.utils.set_random_seed(1)
     return tutorial.model_fn(features, labels, mode)
 
@@ -30,7 +30,7 @@ def trainer_fn(fn_args, schema, **options):
 
 
 def tensors_trainer_fn(fn_args, schema):
-    """Its input_fn returns tensors, as those of TensorFlow 1 do."""
+    """Has an input_fn that returns tensors, like in TensorFlow 1."""
     spec = trainer_fn(fn_args, schema)
     batches = spec["train_spec"].input_fn
 

@@ -1,4 +1,4 @@
-"""Whole model_fns, and a trainer_fn around one, as their users have them: they know nothing of seeds."""
+"""Users' model_fns, and a trainer_fn around one, without seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ layers, train = tf.compat.v1.layers, tf.compat.v1.train
 
 
 def by_keras(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator.EstimatorSpec:
-    """Of Keras's layers, dropout included."""
+    """Uses Keras layers, dropout included."""
     keras = tf.keras.layers
     hidden = keras.Flatten()(keras.Conv2D(8, 3, strides=2, activation="relu")(features["image"]))
     hidden = keras.Dropout(0.3)(keras.Dense(32)(hidden), training=mode == tf.estimator.ModeKeys.TRAIN)
@@ -19,7 +19,7 @@ def by_keras(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator
 
 
 def by_layers(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator.EstimatorSpec:
-    """Of those of TensorFlow 1."""
+    """Uses layers of TensorFlow 1."""
     training = mode == tf.estimator.ModeKeys.TRAIN
     hidden = layers.flatten(layers.conv2d(features["image"], 8, 3, 2, activation=tf.nn.relu))
     hidden = layers.dropout(layers.dense(hidden, 32), 0.3, training=training)
@@ -37,7 +37,7 @@ def _spec(logits: tf.Tensor, labels: Any, mode: str) -> tf.estimator.EstimatorSp
 
 
 def trainer_fn(fn_args: Any, schema: Any) -> dict[str, Any]:
-    """A module file's: its RunConfig has no seed, and neither has its shuffle."""
+    """Returns a TrainSpec whose RunConfig and shuffle have no seed."""
     graph = tft.TFTransformOutput(fn_args.transform_output)
     spec = graph.raw_feature_spec()
 

@@ -1,4 +1,4 @@
-"""Models that tests train: in float64, of layers that behave differently on several devices, and one that is killed."""
+"""Models for tests: in float64, with layers that differ on several devices, and one that kills its process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tfx_estimator.model_fn.layers import StatelessDropout, SynchronizedBatchNor
 
 
 def in_float64(num_classes: int, network: str, **params: Any) -> tf.keras.Model:
-    """A network whose weights and activations are float64.
+    """Returns a network whose weights and activations are float64.
 
     Sums in another order then differ by 1e-16. In float32 they differ by 1e-7, and sooner or later a ReLU or a maximum
-    of almost equal numbers goes the other way, from where on two trainings drift apart whatever the strategy.
+    of nearly equal numbers flips, after which two trainings diverge under any strategy.
     """
     tf.keras.backend.set_floatx("float64")
     own = {"regularised": regularised, "linear": linear, "branched": branched, "constrained": constrained}
@@ -29,13 +29,13 @@ def in_float64(num_classes: int, network: str, **params: Any) -> tf.keras.Model:
 
 
 def linear(num_classes: int) -> tf.keras.Model:
-    """One matrix, of zeros at first, whose training anybody can redo."""
+    """Returns one matrix, initially zero, whose training NumPy can repeat."""
     dense = tf.keras.layers.Dense(num_classes, use_bias=False, kernel_initializer="zeros", name="logits")
     return tf.keras.Sequential([tf.keras.layers.Flatten(name="flatten"), dense], name="net")
 
 
 def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras.Model:
-    """A small network with normalisation, with dropout, or with both."""
+    """Returns a small network with normalisation, with dropout, or with both."""
     layers = tf.keras.layers
     norms = {"keras": layers.BatchNormalization, "synchronized": SynchronizedBatchNormalization}
     dropouts = {"keras": layers.Dropout, "stateless": StatelessDropout}
@@ -51,7 +51,7 @@ def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras
 
 
 def named_like_options(num_classes: int, seed: int, **others: Any) -> tf.keras.Model:
-    """A network in float64 whose own arguments have the names of declared options, and say nothing of the training."""
+    """Returns a float64 network whose arguments have the names of declared options, without their meaning."""
     tf.keras.backend.set_floatx("float64")
     layers = tf.keras.layers
     stack = [layers.Flatten(name="flatten"), layers.Dense(seed, activation="relu", name="dense")]
@@ -60,9 +60,9 @@ def named_like_options(num_classes: int, seed: int, **others: Any) -> tf.keras.M
 
 
 def branched(num_classes: int) -> tf.keras.Model:
-    """A functional network, built at once, whose two branches meet again; in one of them is a model of its own.
+    """Returns a functional network, built at once, with two branches, one of which contains a model.
 
-    What a layer puts out is regularised too: in an Estimator's graph Keras lists that of the placeholder as well.
+    A layer's output is regularised too: in an Estimator's graph Keras lists that of the placeholder as well.
     """
     layers = tf.keras.layers
     image = tf.keras.Input((12, 12, 1), name="image")
@@ -76,7 +76,7 @@ def branched(num_classes: int) -> tf.keras.Model:
 
 
 def constrained(num_classes: int) -> tf.keras.Model:
-    """A network whose weights are each kept within a constraint; of a table, few rows of which have a gradient."""
+    """Returns a network whose weights all have constraints; a table has gradients for few rows."""
     layers, constraints = tf.keras.layers, tf.keras.constraints
     image = tf.keras.Input((12, 12, 1), name="image")
     pixels = layers.Flatten(name="flatten")(image)
@@ -89,18 +89,18 @@ def constrained(num_classes: int) -> tf.keras.Model:
 
 
 def _is_of(job: str) -> bool:
-    """Does this process train as a task of that job; TF_CONFIG is gone on the Keras paths once the strategy is made."""
+    """True if this process is a task of that job; the Keras paths unset TF_CONFIG after creating the strategy."""
     return any(f"/job:{job}/" in device for device in tf.distribute.get_strategy().extended.worker_devices)
 
 
 class _KillWorkerOnce(tf.keras.layers.Layer):
-    """Passes its inputs on, and kills the process of a worker, not the chief's, at a step; once."""
+    """Passes its inputs through, and kills a worker's process, not the chief's, once, at a step."""
 
     def __init__(self, at: int, marker: Path) -> None:
         super().__init__(name="kill")
         self._at = at
         self._marker = marker
-        # One for all parts of a batch, each of which is traced by itself.
+        # Shared by all parts of a batch, each of which is traced separately.
         self._counter = itertools.count()
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -112,7 +112,7 @@ class _KillWorkerOnce(tf.keras.layers.Layer):
             return tf.identity(inputs)
 
     def _calls(self) -> tf.Tensor:
-        """On the Keras paths, which have no global step."""
+        """Counts calls on the Keras paths, which have no global step."""
         return tf.numpy_function(lambda: np.int64(next(self._counter)), [], tf.int64)
 
     def _look(self, step: np.int64) -> np.int64:
@@ -123,14 +123,14 @@ class _KillWorkerOnce(tf.keras.layers.Layer):
 
 
 def killed_once(num_classes: int, kill_at: int, marker: str) -> tf.keras.Model:
-    """`mnist_cnn`, whose worker dies at a step, on the Keras paths at a call in training, unless it did already."""
+    """Returns `mnist_cnn`, whose worker dies once at a step, or on the Keras paths at a training call."""
     model = networks.mnist_cnn(num_classes)
     model.add(_KillWorkerOnce(kill_at, Path(marker)))
     return model
 
 
 class _Count(tf.keras.layers.Layer):
-    """Passes its inputs on, and has the chief write what the network received until each step, in bytes."""
+    """Passes its inputs through; on the chief, writes the bytes that the network received until each step."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(name="count")
@@ -140,7 +140,7 @@ class _Count(tf.keras.layers.Layer):
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         if not training or not _is_of("chief"):
             return inputs
-        # There is no global step here on the Keras paths.
+        # The Keras paths have no global step here.
         counted = tf.numpy_function(self._count, [], tf.int64)
         with tf.control_dependencies([counted]):
             return tf.identity(inputs)
@@ -149,13 +149,13 @@ class _Count(tf.keras.layers.Layer):
         lines = Path("/proc/net/dev").read_text().splitlines()
         received = next(int(line.split()[1]) for line in lines if line.strip().startswith("lo:"))
         self._counts[len(self._counts)] = received
-        # Keras puts a wrapper of its own around what a layer keeps.
+        # Keras wraps the attributes of a layer.
         self._file.write_text(json.dumps(dict(self._counts)))
         return np.int64(received)
 
 
 def counted(num_classes: int, file: str) -> tf.keras.Model:
-    """`mnist_cnn`, whose chief writes the bytes that have crossed the network until each call in training."""
+    """Returns `mnist_cnn`, whose chief writes the bytes on the network until each training call."""
     model = networks.mnist_cnn(num_classes)
     model.add(_Count(Path(file)))
     return model

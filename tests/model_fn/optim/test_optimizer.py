@@ -105,7 +105,7 @@ def in_graph(section: Optimizer, momentum: Optional[float] = None) -> list[np.nd
 
 
 @pytest.mark.parametrize(("declared", "options"), CASES, ids=lambda values: " ".join(map(str, values.values())))
-def test_the_update_is_that_of_keras_on_every_path(declared, options):
+def test_the_update_equals_keras_on_every_path(declared, options):
     section = Optimizer(**{"learning_rate": RATE, "schedule": "constant", **declared})
     estimator, ours = in_graph(section), in_keras(DeclaredOptimizer(section, STEPS))
     keras = in_keras(getattr(tf.keras.optimizers, CLASSES[section.name])(**{"learning_rate": RATE, **options}))
@@ -119,7 +119,7 @@ def test_every_optimizer_is_tried():
     assert {declared["name"] for declared, _ in CASES} | {"momentum"} == {*RULES}
 
 
-def test_momentum_is_that_of_tensorflow_1_to_the_bit():
+def test_momentum_equals_tensorflow_1_to_the_bit():
     section = Optimizer(name="momentum", learning_rate=RATE)
     for one, other in zip(in_graph(section), in_graph(section, momentum=section.resolved()["momentum"])):
         np.testing.assert_array_equal(one, other)
@@ -160,7 +160,7 @@ def declared(**values):
     return DeclaredOptimizer(Optimizer(**values), STEPS)
 
 
-def test_in_a_function_the_update_is_that_of_keras_with_a_schedule():
+def test_in_a_function_the_update_equals_keras_with_a_schedule():
     rate = tf.keras.optimizers.schedules.CosineDecay(0.05, STEPS)
     ours = trained(declared(name="adam", learning_rate=0.05, schedule="cosine"))
     for one, other in zip(ours, trained(tf.keras.optimizers.Adam(rate))):

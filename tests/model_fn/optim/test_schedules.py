@@ -54,7 +54,7 @@ OPTIONS: dict[str, dict] = {
 
 
 @pytest.mark.parametrize("case", KERAS)
-def test_each_schedule_is_that_of_keras(case):
+def test_each_schedule_equals_keras(case):
     name, _, more = case.partition(" ")
     options = {"schedule": name, **(OPTIONS.get(name, {}) if more != "to 0" else {})}
     options |= {"staircase": True} if more == "staircase" else {}
@@ -78,7 +78,7 @@ def test_one_cycle_rises_and_falls():
 
 
 @pytest.mark.parametrize(("scaling", "factor"), [("none", 1), ("linear", 4), ("sqrt", 2)])
-def test_a_scaled_rate_is_that_of_each_schedule_times_the_factor(scaling, factor):
+def test_a_scaled_rate_is_each_schedule_times_the_factor(scaling, factor):
     for name in ("constant", "cosine", "piecewise", "one_cycle", "polynomial"):
         options = {"schedule": name, **OPTIONS.get(name, {})}
         section = Optimizer(learning_rate=0.2, scaling=scaling, **options)

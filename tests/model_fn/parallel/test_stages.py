@@ -1,6 +1,6 @@
-"""Which device a layer is put on, where a network is cut, and in which order its stages work.
+"""Devices of layers, cuts of a network into stages, and the order of the stages' work.
 
-That it trains so is shown in tests/equivalence.
+tests/equivalence covers their training.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_the_longest_pattern_that_fits_decides_and_each_fits_a_layer():
         Division(OPTION, ("cpu:0", "cpu:1"), {"dense2": 1}).check(network)
 
 
-def test_devices_that_are_not_there_are_refused():
+def test_missing_devices_are_refused():
     with pytest.raises(DeclarationError, match=r"trainer.model_parallel.devices asks for gpu:63"):
         Division(OPTION, ("cpu:0", "gpu:63"), {"a": 1})
 
@@ -81,11 +81,11 @@ def test_equal_stages_wait_for_the_ideal_bubble(stages, parts):
         ([0, 0, 5], 3, [0, 1, 2]),
     ],
 )
-def test_the_dearest_stage_is_as_cheap_as_can_be(costs, count, numbers):
+def test_the_cost_of_the_most_expensive_stage_is_minimal(costs, count, numbers):
     assert balanced(costs, count) == numbers
 
 
-def test_layers_that_no_stage_names_go_with_the_one_before():
+def test_layers_that_no_stage_names_belong_to_the_previous_stage():
     names = ["input", "conv1", "pool1", "flatten", "dense1", "dense2"]
     assert numbers_of(names, [["conv1"], ["dense*"]]) == [0, 0, 0, 0, 1, 1]
     with pytest.raises(UserCodeError, match=r"(?s)no layer 'conv7'.*input, conv1, pool1"):
@@ -130,7 +130,7 @@ def test_a_network_that_is_no_chain_is_refused_with_the_reason():
             chain_of(model)
 
 
-def test_the_losses_that_layers_list_are_those_of_the_whole_network():
+def test_the_losses_of_layers_equal_those_of_the_whole_network():
     layers, l2 = tf.keras.layers, tf.keras.regularizers.L2(0.01)
 
     def make():

@@ -172,9 +172,9 @@ def test_the_declared_gpus_are_used_and_missing_ones_refused_in_every_process_bu
     )
     assert "asks for the GPU devices [1, 3]" in beyond
     assert "at most 3, counted from 0, which this process finds" in beyond
-    for refused, there in ((of_chief, 0), (of_worker, 1), (by_list, 1)):
+    for refused, highest in ((of_chief, 0), (of_worker, 1), (by_list, 1)):
         assert "asks for 2 GPU devices in each training process" in refused
-        assert f"at most {there}" in refused
+        assert f"at most {highest}" in refused
     # The patched lists do not determine what TensorFlow does with them.
     assert isinstance(enough, list)
     assert isinstance(of_ps, list)

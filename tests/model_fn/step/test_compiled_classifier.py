@@ -40,7 +40,7 @@ def _data():
 
 
 @pytest.mark.parametrize("reduction", ["auto", "sum_over_batch_size", "sum", "none"])
-def test_a_step_is_keras_own_whatever_the_losss_reduction_and_its_evaluation_is_of_each_example(reduction):
+def test_a_step_equals_keras_for_any_reduction_and_evaluates_each_example(reduction):
     def loss():
         return tf.keras.losses.SparseCategoricalCrossentropy(reduction=reduction)
 
@@ -59,7 +59,7 @@ def test_a_step_is_keras_own_whatever_the_losss_reduction_and_its_evaluation_is_
 
 
 @pytest.mark.parametrize("loss", ["vector", "one", "number"])
-def test_of_what_a_train_step_returns_the_numbers_are_reported(loss):
+def test_the_numbers_that_a_train_step_returns_are_reported(loss):
     losses = {"vector": tf.ones([3]), "one": tf.ones([1]), "number": 1.0}
 
     class Own(tf.keras.Model):
@@ -107,7 +107,7 @@ def _with_steps():
 
 
 @pytest.mark.parametrize("driver", ["fit", "loop"])
-def test_a_mean_loss_that_a_train_step_keeps_is_that_of_each_step(driver):
+def test_a_train_steps_mean_loss_is_reported_for_each_step(driver):
     losses = []
     for kind in (_with_steps(), None):
         model = _model(kind)
@@ -155,7 +155,7 @@ def _batches():
     )
 
 
-def test_a_test_step_of_the_users_own_is_called_and_its_metrics_are_those_after_the_last_batch(monkeypatch):
+def test_a_users_test_step_is_called_and_its_metrics_are_read_after_the_last_batch(monkeypatch):
     model = _model(_with_steps(), metrics=["mae"])
     found = _evaluate(monkeypatch, model, _batches())
     assert sorted(found) == ["accuracy", "average_loss", "loss", "share"]
@@ -165,7 +165,7 @@ def test_a_test_step_of_the_users_own_is_called_and_its_metrics_are_those_after_
     assert found["loss"] == found["average_loss"]
 
 
-def test_an_added_metric_is_evaluated_and_what_only_training_keeps_is_not(monkeypatch):
+def test_an_added_metric_is_evaluated_and_one_of_training_only_is_not(monkeypatch):
     class Own(_with_steps()):
         test_step = tf.keras.Model.test_step
 
@@ -180,7 +180,7 @@ def test_an_added_metric_is_evaluated_and_what_only_training_keeps_is_not(monkey
     assert only["loss"] == only["average_loss"] > 0
 
 
-def test_a_compute_metrics_of_the_users_own_says_what_is_evaluated(monkeypatch):
+def test_a_users_compute_metrics_decides_on_the_evaluated_metrics(monkeypatch):
     class Own(tf.keras.Model):
         def compute_metrics(self, x, y, y_pred, sample_weight):
             found = super().compute_metrics(x, y, y_pred, sample_weight)

@@ -96,11 +96,11 @@ def _estimator(xla, parts, folder, make=_network):
 
 @pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("path", ["keras", "estimator"])
-def test_weights_and_losses_are_those_of_the_plain_step(path, parts, tmp_path):
+def test_weights_and_losses_equal_those_of_the_plain_step(path, parts, tmp_path):
     results = {}
     for xla in (False, True):
-        made = _keras(xla, parts) if path == "keras" else _estimator(xla, parts, tmp_path / str(xla))
-        results[xla] = made
+        result = _keras(xla, parts) if path == "keras" else _estimator(xla, parts, tmp_path / str(xla))
+        results[xla] = result
     (losses, weights, compiles), (other_losses, other_weights, other_compiles) = results[False], results[True]
     assert (compiles, other_compiles) == (False, True)
     assert losses[0] != losses[-1]
@@ -117,14 +117,14 @@ NORMS = {
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_layer_that_adds_up_over_replicas_is_refused_where_there_are_several(norm):
+def test_a_layer_that_adds_up_over_replicas_is_refused_with_several(norm):
     refuse_collectives(_network(norm=NORMS[norm]()), replicas=1)
     with pytest.raises(UserCodeError, match=r"layer 'norm' \(\w*Normalization\) of the network sums over all"):
         refuse_collectives(_network(norm=NORMS[norm]()), replicas=2)
 
 
 @pytest.mark.parametrize("trainable", [True, False])
-def test_a_layer_that_adds_nothing_up_is_compiled(trainable):
+def test_a_layer_without_sums_over_replicas_is_compiled(trainable):
     """Keras's own layer, which normalises each replica separately, and a frozen one."""
     norm = tf.keras.layers.BatchNormalization() if trainable else SynchronizedBatchNormalization(trainable=False)
     refuse_collectives(_network(norm=norm), replicas=2)

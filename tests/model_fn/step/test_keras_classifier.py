@@ -75,7 +75,7 @@ def _train(strategy, eagerly: bool):
     return first, [weight.numpy() for weight in classifier.weights], float(values["loss"])
 
 
-def test_steps_in_a_graph_are_those_that_run_eagerly_with_a_tape():
+def test_steps_in_a_graph_equal_eager_steps_with_a_tape():
     one_device = tf.distribute.get_strategy()
     first, eager, eager_loss = _train(one_device, eagerly=True)
     _, graph, graph_loss = _train(one_device, eagerly=False)

@@ -51,7 +51,7 @@ def test_weights_are_by_label_and_work_with_smoothing():
         (("separable/depthwise_kernel:0", "lstm/recurrent_kernel:0", "embeddings:0"), [True, True, False]),
     ],
 )
-def test_kernels_are_found_by_their_own_names_whatever_the_network_is_called(names, decays):
+def test_kernels_are_found_by_their_names_in_any_network(names, decays):
     assert [_is_kernel(name) for name in names] == decays
 
 
@@ -81,7 +81,7 @@ def test_a_custom_gradient_may_return_a_tensor_that_was_made_outside_of_the_step
 
     @tf.function
     def found(inner):
-        # As it is, and as what is further differentiated; then in the next part of a batch.
+        # Alone, and inside a further derivative; then in the next part of a batch.
         gradients = gradients_of(loss_of(one * inner), [one, two])
         with tf.control_dependencies(gradients):
             return gradients, gradients_of(loss_of(one), [one, two])

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.unit
 
 
 def test_parts_are_of_equal_size_to_within_one_and_come_in_turn():
-    sizes, shares, begun, done = [], [], [], []
+    sizes, shares, starts, ends = [], [], [], []
 
     def compute(part):
         sizes.append(tf.size(part.labels))
         shares.append(part.share)
-        begun.append(part.features["x"])
-        done.append(tf.reduce_sum(part.features["x"]))
-        return Computed(done[-1], tf.constant(0.0), [None])
+        starts.append(part.features["x"])
+        ends.append(tf.reduce_sum(part.features["x"]))
+        return Computed(ends[-1], tf.constant(0.0), [None])
 
     batch = {"x": tf.range(10.0)}, tf.range(10, dtype=tf.int64)
     assert float(in_parts(compute, 4, IN_TURN)(Part(*batch)).loss) == 45
@@ -41,7 +41,7 @@ def test_parts_are_of_equal_size_to_within_one_and_come_in_turn():
     with graph.as_default():
         batch = {"x": tf.compat.v1.placeholder(tf.float32, [None])}, tf.compat.v1.placeholder(tf.int64, [None])
         total = in_parts(compute, 3, IN_TURN)(Part(*batch)).loss
-    for earlier, later in zip(done[-3:], begun[-2:]):
+    for earlier, later in zip(ends[-3:], starts[-2:]):
         assert comes_after(later.op, earlier.op)
     with tf.compat.v1.Session(graph=graph) as session:
         for size in (3, 7, 10):
@@ -130,14 +130,14 @@ def test_a_batch_of_fewer_examples_than_parts_is_refused():
         in_parts(lambda part: None, 4, IN_TURN)(Part({"image": tf.zeros([2, 3])}, tf.zeros([2], tf.int64)))
 
 
-def test_parts_wait_for_nothing_of_each_other():
-    begun, done, firsts = [], [], []
+def test_parts_do_not_depend_on_each_other():
+    starts, ends, firsts = [], [], []
 
     def compute(part):
-        begun.append(part.features["x"])
-        done.append(tf.reduce_sum(part.features["x"]) * tf.cast(part.share, tf.float32))
+        starts.append(part.features["x"])
+        ends.append(tf.reduce_sum(part.features["x"]) * tf.cast(part.share, tf.float32))
         firsts.append(part.first)
-        return Computed(done[-1], tf.cast(tf.size(part.labels), tf.float32), [None])
+        return Computed(ends[-1], tf.cast(tf.size(part.labels), tf.float32), [None])
 
     graph = tf.Graph()
     with graph.as_default():
@@ -146,9 +146,9 @@ def test_parts_wait_for_nothing_of_each_other():
     assert firsts == [True, False, False, False, False, False]
     for group in (range(3), range(3, 6)):
         for one in group:
-            assert not any(comes_after(begun[one].op, done[other].op) for other in group)
+            assert not any(comes_after(starts[one].op, ends[other].op) for other in group)
     # The second three start when the first are done.
-    assert all(comes_after(begun[later].op, done[earlier].op) for later in range(3, 6) for earlier in range(3))
+    assert all(comes_after(starts[later].op, ends[earlier].op) for later in range(3, 6) for earlier in range(3))
     with tf.compat.v1.Session(graph=graph) as session:
         values = np.arange(7.0)
         found = session.run([whole.loss, whole.hits], {batch[0]["x"]: values, batch[1]: np.ones(7)})
@@ -231,7 +231,7 @@ def test_a_step_that_assigns_to_a_state_is_refused_in_parts(kind, layer):
 
 
 @pytest.mark.parametrize("kind", ["frozen batch norm", "adapted", "constant"])
-def test_a_layer_that_a_step_leaves_as_it_is_may_be_in_parts(kind):
+def test_a_layer_that_a_step_does_not_change_may_be_in_parts(kind):
     values = tf.function(_compile(_network(_layer(kind)), parallel_parts=2).train_step)(BATCH)
     assert float(values["loss"]) > 0
 

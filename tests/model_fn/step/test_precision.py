@@ -106,7 +106,7 @@ def test_a_step_whose_gradients_overflow_is_skipped_and_halves_the_scale(parts):
     assert math.isfinite(float(values["loss"]))
 
 
-def test_the_scale_falls_until_training_goes_on_and_a_checkpoint_holds_it(tmp_path):
+def test_the_scale_falls_until_training_continues_and_is_in_the_checkpoint(tmp_path):
     scale = LossScale(2.0**40)
     before, after, model, _ = _trained(scale, steps=40)
     skipped = int(scale.skipped)
@@ -174,7 +174,7 @@ def _sets(policy):
         ("float32", "float64", ""),
     ],
 )
-def test_a_precision_that_a_network_function_sets_by_itself_is_to_be_declared(declared, policy, todo):
+def test_a_precision_set_by_a_network_function_must_be_declared(declared, policy, todo):
     use(declared)
     network = _sets(policy)(10)
     refused = pytest.raises(UserCodeError, match=f"sets Keras's global policy to {policy}, and .* is {declared}")

@@ -25,7 +25,7 @@ METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics")
 @pytest.mark.parametrize("base", ["Model", "Sequential"])
 @pytest.mark.parametrize("path", ["keras", "estimator", "in the graph"])
 @pytest.mark.parametrize("method", ["", *METHODS])
-def test_of_a_model_that_is_not_compiled_it_is_refused_on_every_path(look, method, path, base):
+def test_overridden_methods_of_an_uncompiled_model_are_refused_on_every_path(look, method, path, base):
     kind = getattr(tf.keras, base)
     if method:
         kind = type("Own", (kind,), {method: lambda *_, **__: None})
@@ -90,7 +90,7 @@ def _of_tensorflow_1():
         (SPARSE, _of_tensorflow_1, "compiled with GradientDescentOptimizer, an optimizer of TensorFlow 1"),
     ],
 )
-def test_what_could_not_be_evaluated_or_kept_is_refused(loss, optimizer, message):
+def test_losses_and_optimizers_that_cannot_be_evaluated_or_saved_are_refused(loss, optimizer, message):
     model = _model(SPARSE)
     _check(model)
     model.compile(optimizer(), loss)
@@ -114,7 +114,7 @@ def test_a_loss_of_one_hot_labels_is_refused(loss, named):
     assert "sparse_categorical_crossentropy, or a loss of your own that calls tf.one_hot" in caught.value.todo
 
 
-def test_of_several_outputs_each_has_its_own():
+def test_each_of_several_outputs_has_its_own_loss():
     for loss in ([SPARSE, "mse"], {"a": SPARSE, "b": "mse"}, {"a": SPARSE}):
         _check(_model(loss, (3, 1)))
     for loss in ([SPARSE, "mse"], {"b": "mse"}, "mse"):
@@ -143,12 +143,12 @@ def _own():
         ("mse", (1,)),
     ],
 )
-def test_what_is_the_users_own_or_of_numbers_is_not(loss, units):
+def test_a_users_own_loss_and_losses_of_numbers_are_accepted(loss, units):
     _check(_model(loss, units))
 
 
 @pytest.mark.parametrize(("methods", "text"), [(["compute_loss"], ""), (["train_step", "test_step"], "the loss mse")])
-def test_what_a_method_of_the_users_gives_labels_of_its_own_is_not(methods, text):
+def test_a_loss_is_accepted_only_if_a_users_compute_loss_replaces_it(methods, text):
     kind = type("Own", (tf.keras.Model,), {name: lambda *values, **named: None for name in methods})
     model = _model("mse", kind=kind)
     with _refused(text):

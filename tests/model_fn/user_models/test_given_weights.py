@@ -31,7 +31,7 @@ def trained(function, folder, steps=1):
 
 
 @pytest.mark.parametrize("way", ["set", "assign", "file", "checkpoint", "model"])
-def test_a_part_that_is_loaded_is_what_an_estimator_trains(tmp_path, way):
+def test_an_estimator_trains_a_loaded_part(tmp_path, way):
     weights_given.write(str(tmp_path))
     first, found = trained(lambda n: weights_given.network(n, way, str(tmp_path)), tmp_path / "run")
     assert first.given.places == tuple(range(6))
@@ -65,7 +65,7 @@ def test_two_weights_of_a_layer_may_have_one_name(tmp_path):
         np.testing.assert_array_equal(found[name], value)
 
 
-def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
+def test_a_network_without_given_weights_depends_only_on_its_seed(tmp_path):
     def plain(num_classes):
         return weights_given.network(num_classes, way="none", frozen=False)
 
@@ -73,7 +73,7 @@ def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
     assert first.given is None
 
 
-def test_a_function_that_loads_in_a_graph_alone_is_refused(tmp_path):
+def test_a_function_that_loads_only_in_a_graph_is_refused(tmp_path):
     def only_in_a_graph(num_classes):
         if tf.executing_eagerly():
             raise RuntimeError("no placeholders here")

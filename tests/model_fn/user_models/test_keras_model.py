@@ -41,16 +41,16 @@ def _functional(*names):
     ],
 )
 def test_a_functional_model_is_given_the_features_of_its_inputs(names, features, given):
-    there = _features(*features)
-    if "picture" in there:
-        there["picture"] = tf.ones([2, 4, 4, 1])
+    tensors = _features(*features)
+    if "picture" in tensors:
+        tensors["picture"] = tf.ones([2, 4, 4, 1])
     model = _functional(*names)
-    found = inputs_of(model, there)
+    found = inputs_of(model, tensors)
     if isinstance(given, str):
-        assert found is there[given]
+        assert found is tensors[given]
     else:
         assert list(found) == given
-        assert all(found[name] is there[name] for name in given)
+        assert all(found[name] is tensors[name] for name in given)
     assert model(found).shape == [2, 3]
 
 
@@ -71,12 +71,12 @@ def test_a_dict_of_inputs_is_given_the_features_of_its_keys(keys, features, give
     inputs = {key: tf.keras.Input(SHAPES.get(key, [4, 4, 1]), name=name) for key, name in keys.items()}
     flat = {key: tf.keras.layers.Flatten()(each) for key, each in inputs.items()}
     model = tf.keras.Model(inputs, {key: tf.reduce_sum(each, axis=-1) for key, each in flat.items()})
-    there = _features(*features)
-    found = inputs_of(model, there)
+    tensors = _features(*features)
+    found = inputs_of(model, tensors)
     assert sorted(found) == sorted(given)
-    assert all(found[key] is there[name] for key, name in given.items())
+    assert all(found[key] is tensors[name] for key, name in given.items())
     for key, name in given.items():
-        np.testing.assert_allclose(model(found)[key], tf.reduce_sum(tf.keras.layers.Flatten()(there[name]), axis=-1))
+        np.testing.assert_allclose(model(found)[key], tf.reduce_sum(tf.keras.layers.Flatten()(tensors[name]), axis=-1))
 
 
 def test_others_are_given_the_image_or_all():

@@ -19,7 +19,7 @@ def _functional(last=None):
 
 
 @pytest.mark.parametrize("last", ["dense", "activation", "layer", "op", "nested"])
-def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
+def test_a_softmax_that_keras_skips_in_its_loss_is_served_unchanged(last):
     """Regardless of from_logits, Keras's own steps give the same model as for logits, and as without from_logits."""
     layers = tf.keras.layers
 

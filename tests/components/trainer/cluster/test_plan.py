@@ -193,7 +193,7 @@ def test_a_task_sees_what_it_is_ordered_to(codes, tmp_path, gpus, allotted, expe
     task_spec, job = tmp_path / "chief-0.task_spec.json", tmp_path / "job.json"
     job.write_text(json.dumps({"inputs": "", "outputs": "", "exec_properties": {}, "training_dir": ""}))
     arguments = [str(job), str(task_spec), json.dumps(gpus)]
-    assert codes.call(TASK, arguments, (), {"CUDA_VISIBLE_DEVICES": allotted}) == 0, codes.said
+    assert codes.call(TASK, arguments, (), {"CUDA_VISIBLE_DEVICES": allotted}) == 0, codes.output
     assert codes.result == f"visible: {expected}"
 
 

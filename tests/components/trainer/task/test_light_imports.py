@@ -16,8 +16,8 @@ def run_lines(codes) -> Callable[[str], list[str]]:
     """Runs code in a task without lazy modules loaded; returns its output."""
 
     def run(code: str) -> list[str]:
-        assert codes.call(f"import sys\n{code}") == 0, codes.said
-        return codes.said.splitlines()
+        assert codes.call(f"import sys\n{code}") == 0, codes.output
+        return codes.output.splitlines()
 
     return run
 

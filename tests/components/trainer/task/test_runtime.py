@@ -74,9 +74,9 @@ MESSAGE = (
 )
 def test_parameter_servers_have_the_threads_that_they_need(codes, exported, declared, lines):
     code = ALLOWED.replace("DECLARED", str(declared))
-    assert codes.call(code, [], [], {"TF_NUM_INTEROP_THREADS": exported}) == 0, codes.said
+    assert codes.call(code, [], [], {"TF_NUM_INTEROP_THREADS": exported}) == 0, codes.output
     # TensorFlow 2.21 logs on a machine without a GPU, between these lines, that there is none.
-    own = [line for line in codes.said.splitlines() if "cuInit" not in line]
+    own = [line for line in codes.output.splitlines() if "cuInit" not in line]
     assert own[-len(lines) :] == lines
 
 

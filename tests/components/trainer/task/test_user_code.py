@@ -59,7 +59,7 @@ def test_tasks_that_start_at_once_find_the_module_without_pip(codes, module_path
     given = ([module_path, f"{tmp_path}/ready/"], [hidden], {"PYTHONPATH": hidden})
     tasks = [codes.start(TASK, *given) for _ in range(3)]
     assert [codes.wait(task) for task in tasks] == [0, 0, 0]
-    lines = [codes.said_by(task).splitlines()[-1].split(maxsplit=2) for task in tasks]
+    lines = [codes.output_of(task).splitlines()[-1].split(maxsplit=2) for task in tasks]
     assert [(each[0], each[2].strip()) for each in lines] == [("belate", "['beside.py', 'mine.py', 'profile.py']")] * 3
     folders = {each[1] for each in lines}
     # Each of its own, and gone with the task.
@@ -85,8 +85,8 @@ def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refuse
         "except UserCodeError as error:\n"
         "    print(error.todo)\n"
     )
-    assert codes.call(code) == 0, codes.said
-    assert codes.said.splitlines()[-2:] == [
+    assert codes.call(code) == 0, codes.output
+    assert codes.output.splitlines()[-2:] == [
         "attempted relative import with no known parent package",
         "define tune_fn",
     ]
@@ -141,12 +141,12 @@ def model_fn(features, labels, mode):
 def test_flags_of_absl_are_what_their_definitions_say(codes, tmp_path: Path, required):
     more = '\nflags.DEFINE_string("data_dir", None, "")\nflags.mark_flag_as_required("data_dir")\n' if required else ""
     (tmp_path / "flagged.py").write_text(FLAGGED + more)
-    assert codes.call(FLAGS, [], [str(tmp_path)]) == 0, codes.said
+    assert codes.call(FLAGS, [], [str(tmp_path)]) == 0, codes.output
     if not required:
-        assert codes.said.splitlines()[-1] == "0.25 True"
+        assert codes.output.splitlines()[-1] == "0.25 True"
     else:
-        assert "flag --data_dir=None: Flag --data_dir must have a value other than None" in codes.said
-        assert "trainer.params" in codes.said
+        assert "flag --data_dir=None: Flag --data_dir must have a value other than None" in codes.output
+        assert "trainer.params" in codes.output
 
 
 @pytest.mark.parametrize("own", [{}, {"layers": [3, 2]}])

@@ -1,4 +1,4 @@
-"""A module file that was brought over to run_fn, and kept its trainer_fn: TFX runs the first."""
+"""A module file that moved to run_fn and kept its trainer_fn: TFX calls run_fn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In the manner of TFX's taxi_utils.py: a trainer_fn with a canned Estimator, which knows nothing of distribution."""
+"""A trainer_fn with a canned Estimator, like TFX's taxi_utils.py; it has no code for distribution."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trainer_fn(fn_args, schema):
         linear_feature_columns=categories,
         dnn_feature_columns=scaled,
         dnn_hidden_units=[16, 8],
-        # Unlike Adam's, their steps are as long as the gradients say.
+        # Unlike Adam's, their steps scale with the gradients.
         dnn_optimizer=tf.keras.optimizers.legacy.SGD(0.1),
         linear_optimizer=tf.keras.optimizers.legacy.Adagrad(0.05),
         config=config.replace(model_dir=fn_args.serving_model_dir),

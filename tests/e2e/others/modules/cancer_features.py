@@ -1,4 +1,4 @@
-"""What the module files beside this one share: TFX packs them together, so each finds it by its bare name."""
+"""Shared by the module files in this folder: TFX packs them together, so each imports it by its bare name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _dense(feature):
 
 
 def batches(files, data_accessor, transform_output, epochs=None):
-    """Batches of transformed features and labels, read the way that TFX's examples read them."""
+    """Returns batches of transformed features and labels, read as in TFX's examples."""
     options = dataset_options.TensorFlowDatasetOptions(
         batch_size=BATCH, label_key=LABEL, num_epochs=epochs, shuffle_seed=11
     )

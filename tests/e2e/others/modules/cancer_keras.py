@@ -1,4 +1,4 @@
-"""In the manner of TFX's penguin and MNIST examples: a run_fn with Keras, which makes its own strategy."""
+"""A run_fn with Keras, like in TFX's penguin and MNIST examples; it creates its own strategy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _initializer(seed):
 
 
 def read(fn_args):
-    """Returns how to read files: batches of the whole cluster, for `fit`, which divides them among replicas."""
+    """Returns a function that reads global batches of files, for `fit`, which divides them among replicas."""
     transform_output = tft.TFTransformOutput(fn_args.transform_output)
 
     def data(files):
@@ -40,7 +40,7 @@ def read(fn_args):
 
 
 def train_and_save(fn_args, strategy, data):
-    """Trains under a strategy and saves, as every run_fn with Keras does."""
+    """Trains under a strategy and saves, like every run_fn with Keras."""
     with strategy.scope():
         model = build_model()
     model.fit(
@@ -73,7 +73,7 @@ def inputs_of(transformed, label=None):
 
 
 def callbacks(fn_args):
-    """Callbacks that a test asks for in custom_config."""
+    """Returns the callbacks that a test sets in custom_config."""
     if "mark_epochs" not in (fn_args.custom_config or {}):
         return []
     folder = fn_args.custom_config["mark_epochs"]

@@ -1,4 +1,4 @@
-"""In the manner of TensorFlow's guide to parameter servers: the chief coordinates, the others serve until it ends."""
+"""A run_fn like in TensorFlow's guide to parameter servers: the chief coordinates, the others serve until it ends."""
 
 from __future__ import annotations
 

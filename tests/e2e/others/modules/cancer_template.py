@@ -1,4 +1,4 @@
-"""In the manner of the Estimator in TFX's template: a run_fn that calls train_and_evaluate itself."""
+"""A run_fn that calls train_and_evaluate itself, like the Estimator in TFX's template."""
 
 from __future__ import annotations
 

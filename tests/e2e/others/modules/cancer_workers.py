@@ -1,4 +1,4 @@
-"""In the manner of TensorFlow's guide to several workers: a run_fn with Keras, which TF_CONFIG tells of the others."""
+"""A run_fn with Keras that reads the cluster from TF_CONFIG, like in TensorFlow's guide to several workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import tensorflow as tf
 
 
 def run_fn(fn_args):
-    # First of all: TensorFlow must not have run anything before.
+    # First: it must precede TensorFlow's first op.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     cancer_keras.train_and_save(fn_args, strategy, cancer_keras.read(fn_args))

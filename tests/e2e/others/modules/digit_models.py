@@ -1,6 +1,6 @@
-"""Estimators in the manners of TensorFlow's own models and guides; `custom_config` names one. None knows of strategies.
+"""Estimators like in TensorFlow's models and guides; `custom_config` names one. None has code for strategies.
 
-Their initial weights have seeds of their own, so that every strategy, and plain tf.estimator, begins with the same.
+Their initial weights have fixed seeds, so that every strategy, and plain tf.estimator, starts from equal weights.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def create_model(dropout=0.0, first=()):
 
 
 def classic(features, labels, mode, params):
-    """As official/mnist of tensorflow/models has it."""
+    """The model_fn of official/mnist in tensorflow/models."""
     model = create_model(params["dropout"])
     image = features["x"] if isinstance(features, dict) else features
     if mode == tf.estimator.ModeKeys.PREDICT:
@@ -59,7 +59,7 @@ def classic(features, labels, mode, params):
 
 
 def normalised(features, labels, mode):
-    """Of tf.compat.v1.layers, with batch normalisation and its UPDATE_OPS."""
+    """Uses tf.compat.v1.layers, with batch normalisation and its UPDATE_OPS."""
     training = mode == tf.estimator.ModeKeys.TRAIN
     hidden = layers.dense(features["x"], 32, kernel_initializer=_weights(1))
     hidden = tf.nn.relu(layers.batch_normalization(hidden, momentum=0.9, training=training))
@@ -87,20 +87,20 @@ def _by_minimize_of_sums(loss):
 
 
 def head1(features, labels, mode):
-    """The head of TensorFlow 1, whose loss is a sum over the batch unless told otherwise."""
+    """Uses the head of TensorFlow 1, whose loss is a sum over the batch by default."""
     head = head_v1._multi_class_head_with_softmax_cross_entropy_loss(CLASSES)
     return head.create_estimator_spec(features, mode, _logits(features), labels, train_op_fn=_by_minimize_of_sums)
 
 
 def head1_mean(features, labels, mode):
-    """The same, with a mean."""
+    """Uses the same head with a mean."""
     mean = tf.compat.v1.losses.Reduction.SUM_OVER_BATCH_SIZE
     head = head_v1._multi_class_head_with_softmax_cross_entropy_loss(CLASSES, loss_reduction=mean)
     return head.create_estimator_spec(features, mode, _logits(features), labels, train_op_fn=_by_minimize)
 
 
 def head2(features, labels, mode):
-    """The head of TensorFlow 2, with an optimizer of Keras."""
+    """Uses the head of TensorFlow 2 with an optimizer of Keras."""
     optimizer = tf.keras.optimizers.legacy.SGD(RATE)
     optimizer.iterations = train.get_or_create_global_step()
     logits = _logits(features)
@@ -115,7 +115,7 @@ def head2(features, labels, mode):
 
 
 def head2_minimize(features, labels, mode):
-    """The same head, with an optimizer of TensorFlow 1."""
+    """Uses the same head with an optimizer of TensorFlow 1."""
     head = tf.estimator.MultiClassHead(CLASSES)
     return head.create_estimator_spec(features, mode, _logits(features), labels, train_op_fn=_by_minimize)
 
@@ -138,7 +138,7 @@ def trainer_fn(fn_args, schema):
     def parse(serialized):
         features = tf.io.parse_example(serialized, spec)
         label = features.pop("label")
-        # Each part of a batch the same, or each other examples.
+        # Equal examples in each part of a batch, or different ones.
         return tf.nest.map_structure(lambda rows: tf.concat([rows] * parts, axis=0), (features, label))
 
     def read(files):
