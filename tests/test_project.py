@@ -66,6 +66,11 @@ def test_files_stay_readable() -> None:
     assert not long
 
 
+def test_names_say_what_they_hold() -> None:
+    words = re.compile(r"\b(\w+_)?(told|said|beside)(_\w+)?\b(?=\s*[=:,)(.\[])")
+    assert not {(path.name, found[0]) for path in sources() if (found := words.search(path.read_text()))}
+
+
 def test_locks_match_the_requirements_of_setup() -> None:
     done = run_python("requirements/check_lock.py", cwd=ROOT)
     assert done.returncode == 0, done.stderr
