@@ -57,7 +57,7 @@ def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path, capsys):
         ("local_runner", "WORKDIR", "s3://bucket/runs", "WORKDIR s3://bucket/runs: "),
     ],
 )
-def test_a_copied_script_takes_from_the_environment(tmp_path, monkeypatch, capsys, name, variable, value, text):
+def test_a_copied_script_reads_environment_variables(tmp_path, monkeypatch, capsys, name, variable, value, text):
     monkeypatch.chdir(tmp_path)
     assert main(["copy", name, "runner.py"]) == 0
     assert "name your declaration in it, or in TFX_ESTIMATOR_DECLARATION" in capsys.readouterr().out

@@ -64,7 +64,7 @@ def estimate(capsys: pytest.CaptureFixture, source: str, trainer: dict) -> dict:
 
 def test_the_costs_of_a_network_and_the_memory_of_its_training(fresh_tasks, capsys, training, settings):
     # A forked task starts with the memory of its parent, which depends on earlier forks.
-    # Large, so that the estimate outweighs a process's base memory.
+    # The batch is large, so that the estimate outweighs a process's base memory.
     batch = 4096
     trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": batch, "train_steps": 2}
     found = estimate(capsys, "digits", trainer)

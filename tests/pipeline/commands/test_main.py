@@ -89,7 +89,7 @@ def test_wrong_arguments_end_with_usage(capsys, arguments):
         (["validate", "digits"], 1),
     ],
 )
-def test_what_opens_data_leaves_no_temporary_files(tmp_path, monkeypatch, arguments, left):
+def test_verbs_that_open_data_leave_no_temporary_files(tmp_path, monkeypatch, arguments, left):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
 

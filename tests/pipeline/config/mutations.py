@@ -46,7 +46,7 @@ def originals() -> tuple[str, ...]:
 
 
 def mutate(number: int) -> Mutation:
-    """Returns the mutation of a number, its seed."""
+    """Returns the mutation that a seed determines."""
     chance = random.Random(number)
     text = chance.choice(originals())
     overrides: tuple[str, ...] = ()

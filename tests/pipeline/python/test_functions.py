@@ -56,7 +56,7 @@ def test_validate_gives_the_declaration() -> None:
         tfx_estimator.validate("digits", {"trainer.train_steps": 0})
 
 
-def test_of_several_sources_the_later_override(tmp_path) -> None:
+def test_later_sources_override_earlier_ones(tmp_path) -> None:
     for name, steps in (("one", 7), ("two", 8)):
         (tmp_path / f"{name}.yaml").write_text(f"trainer: {{train_steps: {steps}}}\n")
     sources = ["digits", tmp_path / "one.yaml", str(tmp_path / "two.yaml")]
