@@ -37,9 +37,7 @@ class Declaration(Section):
     SCHEMA = {"patternProperties": {"^x-": {}}}
 
     name: str = Field(
-        ...,
-        "a to z, then a to z, digits, `-` and, on this machine, `_`, at most 63",
-        pattern=r"^[a-z][a-z0-9_-]{0,62}\Z",
+        ..., "a to z, then also digits, `-` and, on this machine, `_`; at most 63", pattern=r"^[a-z][a-z0-9_-]{0,62}\Z"
     )
     data: DataSection
     transform: TransformSection = inner()

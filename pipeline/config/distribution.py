@@ -101,9 +101,7 @@ class VariablePartitioner(Section):
     min_bytes: Optional[int] = number(None, 1, 2**40, "min_shard_bytes of MinSizePartitioner")
     max_bytes: Optional[int] = number(None, 1, 2**40, "max_shard_bytes of MaxSizePartitioner")
     fixed_shards: Optional[int] = number(None, 1, 1024, "shards of each variable (FixedShardsPartitioner)")
-    max_shards: Optional[int] = number(
-        None, 1, 1024, "most shards of a variable; null is one per server (max_bytes: any)"
-    )
+    max_shards: Optional[int] = number(None, 1, 1024, "maximum shards; null is one per server (max_bytes: any)")
 
 
 class TrainStrategy(Strategy):

@@ -177,9 +177,8 @@ def _absolute(source: str) -> str:
 
 
 def _missing_hint(source: str, file: str) -> str:
-    folder = os.path.dirname(file)
     # Compare without the suffix that all names share.
-    files = {os.path.splitext(name)[0]: name for name in names_in(folder) if name.endswith(_SUFFIXES)}
+    files = {os.path.splitext(name)[0]: name for name in names_in(os.path.dirname(file)) if name.endswith(_SUFFIXES)}
     if near := nearest(source, presets.names()):
         return f"did you mean the preset `{near}`?"
     if near := nearest(os.path.splitext(os.path.basename(source))[0], files):

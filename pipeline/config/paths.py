@@ -47,9 +47,8 @@ def reject_store(address: str) -> str:
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
     """Yields paths with a shell variable, as `$HOME/data`: where, the text, and why."""
     places = {_ROOT, *(path for path, _ in _sections(values))}
-    for path, text in texts(values):
-        if path in places and _VARIABLE.search(text):
-            yield path, text, "environment variables are expanded only in braces"
+    what = "environment variables are expanded only in braces"
+    yield from ((path, text, what) for path, text in texts(values) if path in places and _VARIABLE.search(text))
 
 
 def reject_address(path: str, option: str) -> None:

@@ -16,9 +16,7 @@ class TrackingSection(Section):
     """Experiment trackers that also record a run; TensorBoard's events are always written."""
 
     mlflow: Optional[str] = Field(
-        None,
-        "MLflow's tracking URI: http://HOST:PORT, sqlite:////FOLDER/mlflow.db, or a folder, which becomes a file store",
-        operational=True,
+        None, "MLflow tracking URI: http://HOST:PORT, sqlite:////FOLDER/mlflow.db, or a folder", operational=True
     )
 
 

@@ -77,7 +77,7 @@ class TrainerSection(Section):
         512, 0, 1_000_000, "training files of up to this total size are kept in memory, and shuffled as a whole"
     )
     augment: tuple[Operation, ...] = Field(
-        (), "augmentation of images, in order: [random_flip, {random_crop: {padding: 4}}]", expand=expand_operations
+        (), "image augmentation, in order: [random_flip, {random_crop: {padding: 4}}]", expand=expand_operations
     )
     save_checkpoints_steps: Optional[int] = number(
         None, 1, MAX_STEPS, "steps between checkpoints; null is a tenth of all, between 100 and 1,000"
@@ -103,9 +103,7 @@ class TrainerSection(Section):
     # Operational: like another processor, other threads and kernels change at most the last bits of sums.
     threads: Threads = inner("TensorFlow's thread pools, in each task", operational=True)
     gpu: Gpu = inner("how each task uses its GPUs", operational=True)
-    onednn: Optional[bool] = Field(
-        None, "oneDNN's kernels on CPU (TF_ENABLE_ONEDNN_OPTS); null is TensorFlow's choice", operational=True
-    )
+    onednn: Optional[bool] = Field(None, "TF_ENABLE_ONEDNN_OPTS; null is TensorFlow's choice", operational=True)
     deterministic: bool = Field(False, "runs give bitwise equal results; nondeterministic ops fail, reading is slower")
     profile: Optional[Profile] = Field(None, "steps to profile, for TensorBoard and a summary", operational=True)
     start_timeout: float = number(300.0, None, _MAX_SECONDS, "seconds until the first progress", operational=True, gt=0)

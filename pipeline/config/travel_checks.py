@@ -75,8 +75,7 @@ _NAMES = r"secret|passw|(access|api|private)[_-]?key|connection[_-]?string"
 _CREDENTIAL = re.compile(rf"{_NAMES}|token(?!iz)", re.IGNORECASE)
 # For trainer.params, where a token may be the network's, as in `pool_token: mean`.
 _OF_A_SERVICE = re.compile(
-    rf"{_NAMES}|(access|api|auth|bearer|github|gitlab|hf|hub|huggingface|oauth|refresh|wandb)[_-]?tokens?$",
-    re.IGNORECASE,
+    rf"{_NAMES}|(access|api|auth|bearer|github|gitlab|hf|hub|huggingface|oauth|refresh|wandb)[_-]?tokens?$", re.I
 )
 # A value that looks like a key, such as ghp_8Hw4Zc1Lq9Vt5Xe2.
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)[A-Za-z0-9]{16}")

@@ -71,9 +71,7 @@ class Range(Section):
 class Objective(KeepBest):
     """The metric that ranks trials, from the last evaluation, or from the checkpoint that `keep_best` chooses."""
 
-    metric: str = Field(
-        "accuracy", "a metric of your evaluation: accuracy, average_loss and loss of a network", min_length=1
-    )
+    metric: str = Field("accuracy", "an evaluation metric: accuracy, average_loss and loss of a network", min_length=1)
 
 
 class Hyperband(Section):
@@ -84,9 +82,7 @@ class Hyperband(Section):
     """
 
     max_steps: Optional[int] = number(None, 2, MAX_STEPS, "steps of the longest trials; null is the Trainer's")
-    min_steps: Optional[int] = number(
-        None, 1, MAX_STEPS, "steps of the shortest trials, about; null is max_steps / factor^2"
-    )
+    min_steps: Optional[int] = number(None, 1, MAX_STEPS, "of the shortest trials, about; null is max_steps / factor^2")
     factor: int = number(3, 2, 100, "one in `factor` trials continues, with `factor` times the steps")
 
     def initial_trials(self, steps: int) -> int:

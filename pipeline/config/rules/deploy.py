@@ -172,9 +172,7 @@ def find_target(name: str) -> str:
     """Returns the target with a name, which may be an earlier release's; raises DeclarationError if there is none."""
     if (target := registry.resolve(name)) not in registry.BY_NAME:
         raise DeclarationError(
-            f"there is no target {name!r}",
-            expected=f"one of {', '.join(registry.ALL_TARGETS)}",
-            todo="name one of them",
+            f"there is no target {name!r}", expected=f"one of {', '.join(registry.ALL_TARGETS)}", todo="choose one"
         )
     return target
 

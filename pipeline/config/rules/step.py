@@ -57,9 +57,7 @@ def _uncompiled(case: Case) -> str:
 
 
 def _divided(case: Case) -> str:
-    if not case.trainer.is_divided:
-        return ""
-    return _MODEL_PARALLEL if case.trainer.model_parallel else _PIPELINE_PARALLEL
+    return _MODEL_PARALLEL if case.trainer.model_parallel else _PIPELINE_PARALLEL if case.trainer.is_divided else ""
 
 
 XLA = given(
@@ -81,8 +79,7 @@ XLA = given(
 
 def _concurrent(case: Case) -> int:
     """Returns the declared number of concurrent parts; 1 for `auto`, which falls back to 1 itself."""
-    declared = case.trainer.parallel_parts
-    return 1 if declared == AUTO else int(declared)
+    return 1 if case.trainer.parallel_parts == AUTO else int(case.trainer.parallel_parts)
 
 
 def _too_many_parts(case: Case) -> Any:
