@@ -1,4 +1,4 @@
-"""Runs as their log folders tell of them, written by hand."""
+"""Log folders of runs, written by hand."""
 
 from __future__ import annotations
 

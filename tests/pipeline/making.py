@@ -1,4 +1,4 @@
-"""A small pipeline whose artifacts hold a word, which is what tells those of one folder of runs from another's."""
+"""A small pipeline whose artifacts hold a word, which shows the folder of runs that they belong to."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.runners.local import LocalRunner
 
 @component
 def Making(model: OutputArtifact[standard_artifacts.Model], word: Parameter[str]):  # noqa: N802
-    """Makes a model of the word in a file; its properties name places in the pipeline's folder, and outside of it."""
+    """Writes a file's word as a model, whose properties name paths inside and outside the pipeline's folder."""
     (Path(model.uri) / "word").write_text(Path(word).read_text())
     home = os.path.dirname(model.uri.partition("/artifacts/")[0] + "/artifacts")
     model.set_string_custom_property("pushed_destination", f"{home}/serving/1")
@@ -34,13 +34,13 @@ def Copying(model: InputArtifact[standard_artifacts.Model], copied: OutputArtifa
 
 @component
 def Failing(model: OutputArtifact[standard_artifacts.Model], stored: Parameter[str], seen: Parameter[str]):  # noqa: N802
-    """Keeps the database that lies in the store while artifacts are being made, and fails."""
+    """Copies the store's database while artifacts are being made, and fails."""
     Path(seen).write_bytes(Path(stored).read_bytes())
     raise ValueError(model.uri)
 
 
-class Heard(Listener):
-    """How each component went, and its execution."""
+class NodeRuns(Listener):
+    """The run of each component."""
 
     def __init__(self) -> None:
         self.runs: dict[str, NodeRun] = {}
@@ -49,21 +49,16 @@ class Heard(Listener):
         self.runs[run.node] = run
 
 
-def run(folders: PipelineFolders, word: Path, imported: str = "") -> Heard:
-    """Runs it.
-
-    Args:
-        folders: Where.
-        imported: A model that is imported from there, if any is.
-    """
+def run(folders: PipelineFolders, word: Path, imported: str = "") -> NodeRuns:
+    """Runs the pipeline; it also imports the model at the URI `imported`, unless that is empty."""
     making = Making(word=str(word))
     components = [making, Copying(model=making.outputs["model"])]
     if imported:
         components.append(Importer(source_uri=imported, artifact_type=standard_artifacts.Model).with_id("Importing"))
     os.makedirs(folders.local, exist_ok=True)
     connection = metadata.sqlite_metadata_connection_config(folders.metadata)
-    heard = Heard()
-    LocalRunner(heard).run(
+    result = NodeRuns()
+    LocalRunner(result).run(
         Pipeline(
             folders.name,
             folders.root,
@@ -72,21 +67,21 @@ def run(folders: PipelineFolders, word: Path, imported: str = "") -> Heard:
             metadata_connection_config=connection,
         )
     )
-    return heard
+    return result
 
 
 def artifacts(database: str) -> list[metadata_store_pb2.Artifact]:
-    """All artifacts that ML Metadata knows, in the order of their making."""
+    """Returns all artifacts in ML Metadata, in the order of their creation."""
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = database
     return sorted(metadata_store.MetadataStore(config).get_artifacts(), key=lambda each: each.id)
 
 
-def copied(database: str, heard: Heard) -> Path:
-    """What Copying came to in a run, as ML Metadata names it."""
+def copied(database: str, result: NodeRuns) -> Path:
+    """Returns the path of Copying's output in a run, from ML Metadata."""
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = database
     store = metadata_store.MetadataStore(config)
-    events = store.get_events_by_execution_ids([heard.runs["Copying"].execution_id])
+    events = store.get_events_by_execution_ids([result.runs["Copying"].execution_id])
     (artifact,) = store.get_artifacts_by_id([each.artifact_id for each in events if each.type == each.OUTPUT])
     return Path(artifact.uri)

@@ -1,4 +1,4 @@
-"""The pipeline that a declaration becomes."""
+"""The pipeline built from a declaration."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def build(tmp_path, *overrides: str, folders=None):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory):
-    """The pipeline of the preset, as it is."""
+    """The pipeline of the unchanged preset."""
     return build(tmp_path_factory.mktemp("plain"))
 
 
@@ -57,19 +57,19 @@ def test_the_components_are_in_order_and_nothing_trains_before_validation(tmp_pa
 
 def test_the_evaluator_reads_the_test_split_where_one_is_declared(plain, tmp_path):
     splits = "data.splits={train: 'train[:80%]', eval: 'train[80%:90%]', test: 'train[90%:]'}"
-    told = [component(each, "Evaluator").exec_properties["example_splits"] for each in (plain, build(tmp_path, splits))]
-    assert told == ['["eval"]', '["test"]']
+    read = [component(each, "Evaluator").exec_properties["example_splits"] for each in (plain, build(tmp_path, splits))]
+    assert read == ['["eval"]', '["test"]']
 
 
 def settings(pipeline):
     return Settings.of(component(pipeline, "Trainer").exec_properties)
 
 
-def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
-    told = settings(build(tmp_path, "trainer.train_steps=7"))
-    assert told.trainer.train_steps == 7
-    assert told.image_shape == (28, 28, 1)
-    assert told.label_names == tuple(str(digit) for digit in range(10))
+def test_the_trainer_receives_the_declaration_and_the_images(tmp_path):
+    received = settings(build(tmp_path, "trainer.train_steps=7"))
+    assert received.trainer.train_steps == 7
+    assert received.image_shape == (28, 28, 1)
+    assert received.label_names == tuple(str(digit) for digit in range(10))
 
 
 OWN = """
@@ -80,7 +80,7 @@ def network(num_classes):
 """
 
 
-def test_what_was_loaded_says_by_itself_where_its_modules_are(tmp_path, monkeypatch):
+def test_a_loaded_declaration_brings_its_own_search_paths(tmp_path, monkeypatch):
     (tmp_path / "beside.py").write_text(OWN)
     (tmp_path / "own.yaml").write_text(
         "name: own\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
@@ -125,18 +125,18 @@ def test_only_what_decides_the_model_changes_the_trainers_cache_key(plain, tmp_p
     assert (one != other) is changes
 
 
-def test_two_pipelines_of_one_process_have_settings_of_their_own(tmp_path):
+def test_two_pipelines_of_one_process_have_separate_settings(tmp_path):
     overrides = ("trainer.stall_timeout=77", "trainer.intra_op_threads=3", "trainer.distribution.network=host")
     one, other = build(tmp_path, *overrides), build(tmp_path)
-    told = [
+    found = [
         (each.stall_timeout, each.trainer.intra_op, each.distribution.network) for each in map(settings, (one, other))
     ]
-    assert told == [(77, 3, "host"), (600, None, "private")]
+    assert found == [(77, 3, "host"), (600, None, "private")]
     assert settings(one).trainer.stall_timeout == 77
     assert not [name for name in os.environ if "RESOLVED" in name]
 
 
-def test_without_metrics_the_configuration_is_as_it_was():
+def test_without_metrics_the_eval_config_has_the_defaults():
     text = """
       model_specs { signature_name: "serving_default" label_key: "label" }
       slicing_specs { }
@@ -177,7 +177,7 @@ def test_metrics_that_can_be_measured_are_built(tmp_path, metric):
         ("{name: AUC, options: {num_thresholds: 1}}", ["AUC with", "cannot be measured"]),
     ],
 )
-def test_metrics_that_cannot_be_measured_are_told_before_anything_runs(tmp_path, metric, parts):
+def test_metrics_that_cannot_be_measured_are_refused_before_anything_runs(tmp_path, metric, parts):
     with pytest.raises(DeclarationError) as caught:
         build(tmp_path, f"evaluator.metrics=[{metric}]")
     assert all(part in str(caught.value) for part in parts)
@@ -195,20 +195,20 @@ def test_only_slices_by_what_a_preprocessing_fn_adds_read_the_transform_graph(pl
 
 
 def test_components_that_are_not_used_are_not_imported():
-    # `tfx.v1` brings google.cloud.aiplatform: as many seconds as TensorFlow.
+    # `tfx.v1` imports google.cloud.aiplatform, which takes as long as TensorFlow.
     code = "import tfx_estimator.pipeline.build, sys\n"
     code += "print([m for m in ('tfx.v1', 'google.cloud.aiplatform') if m in sys.modules])"
     done = run_python("-c", code)
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_a_tuner_stands_before_the_trainer_and_feeds_it(plain, tmp_path):
+def test_a_tuner_runs_before_the_trainer_and_feeds_it(plain, tmp_path):
     pipeline = build(tmp_path, "tune.ranges.trainer.optimizer.learning_rate=[0.01, 0.1]")
     assert [node.id for node in pipeline.components] == [*NODES[:5], "Tuner", *NODES[5:]]
     tuner, trainer = component(pipeline, "Tuner"), component(pipeline, "Trainer")
     assert trainer.inputs["hyperparameters"] is tuner.outputs["best_hyperparameters"]
     assert '"values": [0.01, 0.1]' in tuner.exec_properties[TUNE_KEY]
-    # Both train the same, but for the values.
+    # Both have the same settings, except for the tuned values.
     assert set(tuner.inputs) == {"examples", "schema", "transform_graph"}
     same = {key: value for key, value in trainer.exec_properties.items() if value is not None}
     assert {key: value for key, value in tuner.exec_properties.items() if key in same} == same

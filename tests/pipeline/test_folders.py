@@ -1,4 +1,4 @@
-"""Who may work in a pipeline's folders."""
+"""The lock of a pipeline's folders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_second_run_is_refused_at_once(folders, monkeypatch):
         pass
 
 
-def test_a_task_that_is_started_again_waits_for_the_lock_of_one_that_was_lost(folders, monkeypatch):
+def test_a_restarted_task_waits_for_the_lock_of_a_lost_one(folders, monkeypatch):
     monkeypatch.setenv(RETRYABLE, "138")
     monkeypatch.setattr(module, "_LOST_POLL_SECONDS", 0.05)
     monkeypatch.setattr(module, "_LOST_SECONDS", 0.2)
@@ -50,22 +50,22 @@ def test_a_task_that_is_started_again_waits_for_the_lock_of_one_that_was_lost(fo
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (errno.EACCES, "another run is using"),
         (errno.ESTALE, "cannot be locked: Stale file handle"),
-        # A file system without locks is worked in all the same.
+        # A file system without locks is used all the same.
         (errno.ENOLCK, ""),
         (errno.EOPNOTSUPP, ""),
     ],
 )
-def test_what_is_wrong_with_the_lock_is_said(folders, monkeypatch, caplog, code, said):
+def test_errors_of_the_lock_are_reported(folders, monkeypatch, caplog, code, message):
     def flock(fd: int, operation: int) -> None:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.delenv(RETRYABLE, raising=False)
     monkeypatch.setattr(fcntl, "flock", flock)
-    refused = pytest.raises(PipelineError, match=said) if said else contextlib.nullcontext()
+    refused = pytest.raises(PipelineError, match=message) if message else contextlib.nullcontext()
     with refused, only_run(folders):
-        assert not said
+        assert not message
         assert "has no locks" in caplog.text

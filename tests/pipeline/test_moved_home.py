@@ -1,4 +1,4 @@
-"""Folders of runs that were renamed or copied, with others in their former places; TFX's own runs and databases."""
+"""Renamed or copied folders of runs, with other folders at their old paths; real TFX runs and databases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLD, NEW = "of the old", "of the new"
 
 @pytest.fixture
 def top(tmp_path) -> Path:
-    """Folders of runs: `old`, which was `runs` when it was made, and `runs`, which was made since; and their word."""
+    """Folders of runs: `old`, which was created as `runs`, and `runs`, created later; and the file of their word."""
     for word, then in ((OLD, "old"), (NEW, "runs")):
         (tmp_path / "word").write_text(word)
         making.run(PipelineFolders(str(tmp_path / "runs"), "mine"), tmp_path / "word")
@@ -39,8 +39,8 @@ def made_in(folders: PipelineFolders) -> list[str]:
     return [f"{folders.root}/Making/model/1", f"{folders.root}/Copying/copied/2"]
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What this project has logged; libraries log as well, where another test has made them."""
+def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Returns this project's records; libraries log as well if another test has enabled it."""
     return [each for each in caplog.records if each.name.startswith(ROOT)]
 
 
@@ -50,34 +50,34 @@ def test_tfx_takes_the_artifacts_of_the_folder_that_it_runs_in(top, caplog):
     with caplog.at_level(logging.INFO, ROOT):
         relocate_artifacts(folders.metadata, folders.home)
     assert uris(folders) == made_in(folders)
-    said = f"{folders.home} was moved or copied from {others.home}: its artifacts are used from here"
-    assert [(record.getMessage(), record.stays) for record in told(caplog)] == [(said, True)]
-    heard = making.run(folders, top / "word")
-    assert heard.runs["Making"].state == "cached"
-    path = making.copied(folders.metadata, heard)
+    message = f"{folders.home} was moved or copied from {others.home}: its artifacts are used from here"
+    assert [(record.getMessage(), record.stays) for record in logged(caplog)] == [(message, True)]
+    result = making.run(folders, top / "word")
+    assert result.runs["Making"].state == "cached"
+    path = making.copied(folders.metadata, result)
     assert (path / "word").read_text() == OLD
     assert path.is_relative_to(folders.home)
-    # Once and for all, and of the others nothing.
+    # A second call changes nothing, nor does one for the other folder.
     caplog.clear()
     for each in (folders, others):
         relocate_artifacts(each.metadata, each.home)
-    assert told(caplog) == []
+    assert logged(caplog) == []
     assert uris(others) == made_in(others)
 
 
-def test_without_it_tfx_would_take_those_of_the_other_folder(top):
+def test_without_relocation_tfx_uses_the_other_folders_artifacts(top):
     folders = PipelineFolders(str(top / "old"), "mine")
     assert (making.copied(folders.metadata, making.run(folders, top / "word")) / "word").read_text() == NEW
 
 
-def test_what_is_missing_is_made_anew_and_not_taken_from_the_other_folder(top):
+def test_missing_artifacts_are_recomputed_and_not_taken_from_the_other_folder(top):
     folders = PipelineFolders(str(top / "old"), "mine")
     shutil.rmtree(top / "old" / "mine" / "artifacts" / "Making")
     relocate_artifacts(folders.metadata, folders.home)
     (top / "word").write_text("of now")
-    heard = making.run(folders, top / "word")
-    assert heard.runs["Making"].state == "ran"
-    assert (making.copied(folders.metadata, heard) / "word").read_text() == "of now"
+    result = making.run(folders, top / "word")
+    assert result.runs["Making"].state == "ran"
+    assert (making.copied(folders.metadata, result) / "word").read_text() == "of now"
 
 
 def test_a_folder_that_is_moved_back_finds_all_of_its_cache(top):
@@ -86,12 +86,12 @@ def test_a_folder_that_is_moved_back_finds_all_of_its_cache(top):
     relocate_artifacts(moved.metadata, moved.home)
     (top / "old").rename(top / "runs")
     relocate_artifacts(back.metadata, back.home)
-    heard = making.run(back, top / "word")
-    assert {run.state for run in heard.runs.values()} == {"cached"}
-    assert making.copied(back.metadata, heard) == Path(made_in(back)[1])
+    result = making.run(back, top / "word")
+    assert {run.state for run in result.runs.values()} == {"cached"}
+    assert making.copied(back.metadata, result) == Path(made_in(back)[1])
 
 
-def test_properties_that_name_a_place_in_the_folder_are_moved_as_well(top):
+def test_properties_with_paths_in_the_folder_are_rewritten_too(top):
     folders = PipelineFolders(str(top / "old"), "mine")
     relocate_artifacts(folders.metadata, folders.home)
     properties = making.artifacts(folders.metadata)[0].custom_properties
@@ -100,20 +100,20 @@ def test_properties_that_name_a_place_in_the_folder_are_moved_as_well(top):
     assert properties["elsewhere"].string_value == f"{top}/runs/mine-else/serving/1"
 
 
-def test_what_was_imported_from_another_pipelines_folder_stays(tmp_path):
+def test_artifacts_imported_from_another_pipelines_folder_keep_their_uris(tmp_path):
     runs, moved = (PipelineFolders(str(tmp_path / name), "mine") for name in ("runs", "old"))
-    # Where a component of another name would have made it, of the same execution and output.
+    # The path that a component named Making would give the same output of the same execution.
     theirs = tmp_path / "theirs" / "mine" / "artifacts" / "Making" / "result" / "1"
     theirs.mkdir(parents=True)
     (tmp_path / "word").write_text(OLD)
-    heard = making.run(runs, tmp_path / "word", str(theirs))
-    assert heard.runs["Importing"].execution_id == 1
+    result = making.run(runs, tmp_path / "word", str(theirs))
+    assert result.runs["Importing"].execution_id == 1
     (tmp_path / "runs").rename(tmp_path / "old")
     relocate_artifacts(moved.metadata, moved.home)
     assert uris(moved) == [str(theirs), f"{moved.root}/Making/model/2", f"{moved.root}/Copying/copied/3"]
 
 
-def test_a_link_leads_to_the_same_folder_and_renames_nothing(top):
+def test_a_symlink_to_the_folder_renames_nothing(top):
     (top / "link").symlink_to(top / "runs")
     folders, linked = (PipelineFolders(str(top / name), "mine") for name in ("runs", "link"))
     before = Path(folders.metadata).read_bytes()
@@ -143,7 +143,7 @@ def test_a_database_that_another_process_has_locked_is_named(top, monkeypatch):
     assert "remove" not in raised.value.todo
 
 
-def test_whoever_reads_only_finds_them_there_and_writes_nothing(top):
+def test_reading_outputs_finds_moved_artifacts_and_writes_nothing(top):
     folders = PipelineFolders(str(top / "old"), "mine")
     before = Path(folders.metadata).read_bytes()
     outputs = read_outputs(folders.metadata, {1: "Making", 2: "Copying"})
@@ -151,12 +151,12 @@ def test_whoever_reads_only_finds_them_there_and_writes_nothing(top):
     assert Path(folders.metadata).read_bytes() == before
 
 
-def test_the_artifacts_of_a_store_are_not_looked_for_beside_the_database_that_is_kept_of_it(top):
+def test_artifacts_in_a_bucket_keep_their_uris_unless_the_folder_was_copied(top):
     folders = PipelineFolders(str(top / "old"), "mine")
     with contextlib.closing(sqlite3.connect(folders.metadata)) as database, database:
         database.execute("UPDATE Artifact SET uri = replace(uri, ?, 'gs://bucket/runs')", (str(top / "runs"),))
     key, place = ("Making", "model"), "mine/artifacts/Making/model/1"
-    # Of a folder that was copied from the bucket.
+    # The folder was copied from the bucket.
     assert read_outputs(folders.metadata, {1: "Making"})[key].uri == f"{top}/old/{place}"
     shutil.rmtree(folders.root)
     assert read_outputs(folders.metadata, {1: "Making"})[key].uri == f"gs://bucket/runs/{place}"

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.experiments.bench.strategies import Contender, Plan, choose, parse_contenders
 
-# An own network that one strategy cannot train.
+# A network that one strategy cannot train.
 NETWORK = """
 import tensorflow as tf
 
@@ -50,16 +50,16 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--set", "trainer.model=null", "--set", "trainer.module_file=own.py"], ["it defines run_fn", "trainer_fn"]),
     ],
 )
-def test_what_cannot_be_measured_is_refused_at_once(tmp_path, monkeypatch, capsys, arguments, texts):
+def test_wrong_arguments_are_refused_at_once(tmp_path, monkeypatch, capsys, arguments, texts):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, {"own.py": RUN_FN, "full/strategies.json": "{}"})
     assert main(["bench", "strategies", "digits", *arguments]) == 2
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     for text in texts:
-        assert text in said
-    assert "to do:" in said
-    # What is to be corrected is what was written.
-    assert "--set" in arguments or "--set" not in said
+        assert text in stderr
+    assert "to do:" in stderr
+    # The fix names only options that were given.
+    assert "--set" in arguments or "--set" not in stderr
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "own.py", "strategies.json"]
 
 
@@ -124,7 +124,7 @@ def test_only_the_distribution_and_the_steps_are_changed():
         assert each.copy(update={"trainer": same}) == declared
     cluster = changed["multi_worker_mirrored"].trainer.distribution.train
     assert (cluster.workers, cluster.communication) == (4, "ring")
-    # The ring is the workers' affair.
+    # `ring` is an option of workers only.
     mirrored = changed["mirrored"].trainer.distribution.train
     assert (mirrored.devices.cpu, mirrored.workers, mirrored.communication) == (4, None, "auto")
     alone = Contender("one_core").declare(declared, 50).trainer.distribution.train
@@ -132,7 +132,7 @@ def test_only_the_distribution_and_the_steps_are_changed():
 
 
 @pytest.mark.unit
-def test_strategies_take_turns_and_a_constant_batch_follows_what_it_is_compared_with():
+def test_strategies_alternate_and_a_constant_batch_follows_its_strategy():
     plan = Plan(parse_contenders("one_device"), steps=10, warmup=5, rounds=2, input_share=True)
     first = ["one_core", "one_core (constant batch)", "one_device", "one_device (constant batch)"]
     assert [str(run) for run in plan.runs()] == [*first, "one_core", "one_device"]
@@ -140,7 +140,7 @@ def test_strategies_take_turns_and_a_constant_batch_follows_what_it_is_compared_
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs, with a network of one's own beside it."""
+    """A folder for runs, with a custom network in it."""
     folder = tmp_path_factory.mktemp("bench")
     (folder / "own_network.py").write_text(NETWORK)
     return folder
@@ -169,7 +169,7 @@ def test_gpus_are_counted_where_they_train():
 
 @pytest.fixture(scope="module")
 def done(workdir: Path) -> subprocess.CompletedProcess:
-    """Runs `tfx-estimator bench strategies digits`, as briefly as can be, with a strategy that the network cannot."""
+    """Runs `tfx-estimator bench strategies digits` briefly; the network cannot be trained by `mirrored:2`."""
     options = ["--steps", "60", "--warmup", "5", "--output", "results"]
     return _bench(workdir, *options, "--strategies", "mirrored:2,parameter_server:2")
 
@@ -205,11 +205,11 @@ def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
         assert each["efficiency"] == pytest.approx(each["speedup"] / each["cores"])
         assert each["input_share"] == pytest.approx(1 - undisturbed[name, False] / undisturbed[name, True])
         assert each["examples_per_step"] == 64
-        # Others may go on while the chief does the last step of the window.
+        # Other workers may continue during the chief's last step of the window.
         assert real[name]["steps"] >= 60
         assert rate[name] == pytest.approx(real[name]["steps"] * 64 / real[name]["wall"])
         assert each["cpu_micros_per_example"] == pytest.approx(1e6 * real[name]["cpu"] / (real[name]["steps"] * 64))
-        # A process with TensorFlow in it: hundreds of megabytes; what is shared counts once in the second.
+        # A process with TensorFlow takes hundreds of megabytes; PSS divides shared pages among processes.
         assert 200 << 20 < each["pss"] < each["peak_rss"] < 8 << 30
     # One core cannot spend more CPU seconds than have passed, nor can a worker that is pinned to one.
     assert real["one_core"]["steps"] == 60
@@ -223,7 +223,7 @@ def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
         for task in (tasks["chief-0"], tasks["worker-0"]):
             assert cores < 2 or 0 < task["cpu"] <= 1.05 * task["wall"]
             assert task["constant_input"] == constant
-    # Three processes hold more than one, and do more work for an example.
+    # Three processes take more memory than one, and more CPU time for an example.
     assert strategies["parameter_server:2"]["peak_rss"] > 2 * strategies["one_core"]["peak_rss"]
     assert strategies["parameter_server:2"]["cpu_micros_per_example"] > strategies["one_core"]["cpu_micros_per_example"]
 
@@ -245,14 +245,14 @@ def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
     assert "and this is all that the input costs" in page
     for name in strategies:
         assert f'<th scope="row">{name}</th>' in page
-    # Nothing of the trainings stays but their logs.
+    # Only the logs of the trainings are kept.
     session = min((workdir / "runs" / "digits" / "bench").iterdir())
     assert sorted(path.name for path in session.iterdir()) == ["bench.log", "logs"]
 
 
 @pytest.mark.long
 @pytest.mark.e2e
-def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_others(workdir, done):
+def test_a_strategy_that_fails_does_not_hide_the_others(workdir, done):
     assert done.returncode == 5, done.stdout + done.stderr
     assert "tfx-estimator: mirrored:2: task chief-0 failed: NotImplementedError" in done.stderr
     assert "one replica only" in done.stderr
@@ -268,14 +268,14 @@ def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_othe
 @pytest.mark.long
 def test_each_strategy_is_measured_on_each_path(workdir, done):
     options = ["--steps", "20", "--warmup", "2", "--no-input-share", "--output", "on_paths"]
-    # The other path's function is called, whatever the file declares.
+    # Each path's function is called, whatever path is declared.
     options += ["--set", "trainer.path=keras"]
     found = _bench(workdir, *options, "--strategies", "one_core", "--paths", "keras,estimator")
     assert found.returncode == 0, found.stdout + found.stderr
     results = json.loads((workdir / "on_paths" / "strategies.json").read_text())
     names = ["keras one_core", "estimator one_core"]
     assert list(results["strategies"]) == [each["strategy"] for each in results["measurements"]] == names
-    # Keras's end with an execution.
+    # Keras's steps end with an execution, which may be several steps.
     steps = {each["strategy"]: each["steps"] for each in results["measurements"]}
     assert steps["estimator one_core"] == 20 <= steps["keras one_core"]
     rate = {each["strategy"]: each["undisturbed_examples_per_second"] for each in results["measurements"]}
@@ -298,7 +298,7 @@ def test_each_strategy_is_measured_on_each_path(workdir, done):
         "distribution.train.strategy=mirrored,central_storage",
     ],
 )
-def test_what_a_variation_does_not_change_is_not_measured_twice(vary):
+def test_a_variation_without_effect_is_not_measured_twice(vary):
     key = vary.partition("=")[0]
     paths = "keras" if key == "path" else ""
     choice = choose(parse_contenders("one_device", paths, [vary]), "digits", [])
@@ -314,7 +314,7 @@ def test_what_a_variation_does_not_change_is_not_measured_twice(vary):
     ("vary", "paths"),
     [("sync_every=null,4", "keras"), ("distribution.train.gradient_compression=none,fp16", "")],
 )
-def test_what_only_a_measured_strategy_has_is_varied_though_the_file_declares_another(vary, paths):
+def test_options_of_a_measured_strategy_are_varied_though_the_file_declares_another(vary, paths):
     choice = choose(parse_contenders("multi_worker_mirrored:2", paths, [vary]), "digits", [])
     named = [each for each in choice.contenders if each.name == "multi_worker_mirrored"]
     values = [next(iter(each.variation.values.values())) for each in named]

@@ -1,4 +1,4 @@
-"""What bash completes, by the script that shtab writes."""
+"""Completion in bash by the script that shtab writes."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_verbs_options_and_files_are_offered(tmp_path: Path, words: list[str], o
     (tmp_path / "somewhere").mkdir()
     script = f"{shtab.complete(make_parser(), shell='bash')}\n{ASK}"
     command = ["bash", "-c", script, "bash", "tfx-estimator", *words]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
-    assert sorted(set(said.stdout.split())) == offered
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
+    assert sorted(set(done.stdout.split())) == offered

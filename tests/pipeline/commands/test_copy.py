@@ -35,7 +35,7 @@ def test_a_file_is_replaced_only_by_force(tmp_path, capsys):
     assert file.read_bytes() == presets.path("digits").read_bytes()
 
 
-def test_no_folder_is_made_in_silence(tmp_path, capsys):
+def test_a_missing_folder_is_not_created(tmp_path, capsys):
     assert main(["copy", "digits", str(tmp_path / "new" / "mine.yaml")]) == 2
     text = capsys.readouterr().err
     assert f"there is no folder {tmp_path / 'new'}" in text
@@ -50,14 +50,14 @@ def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "variable", "value", "said"),
+    ("name", "variable", "value", "text"),
     [
         ("local_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
         ("vertex_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
         ("local_runner", "WORKDIR", "s3://bucket/runs", "WORKDIR s3://bucket/runs: "),
     ],
 )
-def test_a_copied_script_takes_from_the_environment(tmp_path, monkeypatch, capsys, name, variable, value, said):
+def test_a_copied_script_reads_environment_variables(tmp_path, monkeypatch, capsys, name, variable, value, text):
     monkeypatch.chdir(tmp_path)
     assert main(["copy", name, "runner.py"]) == 0
     assert "name your declaration in it, or in TFX_ESTIMATOR_DECLARATION" in capsys.readouterr().out
@@ -66,11 +66,11 @@ def test_a_copied_script_takes_from_the_environment(tmp_path, monkeypatch, capsy
     with pytest.raises(SystemExit) as ended:
         runpy.run_path("runner.py", run_name="__main__")
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert text in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
-def test_what_is_no_regular_file_is_never_replaced(tmp_path, capsys, force):
+def test_a_file_that_is_not_regular_is_never_replaced(tmp_path, capsys, force):
     os.mkfifo(pipe := tmp_path / "pipe")
     (link := tmp_path / "link").symlink_to(pipe)
     (loop := tmp_path / "loop").symlink_to(loop)
@@ -83,7 +83,7 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path, capsys, force):
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_link_leads_to_what_is_written(tmp_path, capsys, is_there):
+def test_the_target_of_a_link_is_written(tmp_path, capsys, is_there):
     (folder := tmp_path / "folder").mkdir()
     if is_there:
         (folder / "file").write_text("before")

@@ -1,4 +1,4 @@
-"""What `doctor` says of this machine, and of machines that lack something."""
+"""`doctor` on this machine, and on machines that lack something."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATES = (OK, WARNING, FAILED)
 
 
 def doctor(*arguments: str, path: Path | None = None, **environment: str) -> tuple[int, str]:
-    """Runs `tfx-estimator doctor` in a process of its own; returns exit code and output."""
+    """Runs `tfx-estimator doctor` in its own process; returns exit code and output."""
     environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (path, ROOT / "src"))))
     done = run_python("-m", "tfx_estimator", "doctor", *arguments, **environment)
     assert "Traceback" not in done.stdout + done.stderr
@@ -37,11 +37,11 @@ def doctor(*arguments: str, path: Path | None = None, **environment: str) -> tup
 
 def test_a_whole_environment_can_run(tmp_path):
     # Without the training: that is tested below.
-    code, said = doctor("--quick", "--json", "--workdir", str(tmp_path / "runs"))
-    told = json.loads(said)
-    findings = {finding["name"]: finding for finding in told["findings"]}
-    assert code == 0, said
-    assert told["ok"] is True
+    code, output = doctor("--quick", "--json", "--workdir", str(tmp_path / "runs"))
+    report = json.loads(output)
+    findings = {finding["name"]: finding for finding in report["findings"]}
+    assert code == 0, output
+    assert report["ok"] is True
     assert {finding["state"] for finding in findings.values()} <= {OK, WARNING}
     assert all(finding["todo"] for finding in findings.values() if finding["state"] != OK)
     for name in ("Python", "platform", "packages", "work folder", "localhost", "TensorFlow"):
@@ -51,7 +51,7 @@ def test_a_whole_environment_can_run(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
+def test_a_broken_environment_is_reported_without_a_traceback(tmp_path):
     # A TensorFlow that cannot be imported, a wrong version of TFX, a damaged dist-info, a work folder that is a file.
     broken = {
         "tensorflow/__init__.py": "raise ImportError('libcudart.so.12: \\x1b[31mno such file')",
@@ -60,21 +60,21 @@ def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
     }
     write_files(tmp_path, broken)
     (tmp_path / "dill-0.4.1.dist-info").mkdir()
-    code, said = doctor("--quick", "--workdir", str(tmp_path / "file" / "runs"), path=tmp_path)
+    code, output = doctor("--quick", "--workdir", str(tmp_path / "file" / "runs"), path=tmp_path)
     assert code == 1
-    lines = said.splitlines()
+    lines = output.splitlines()
     (versions,) = [line for line in lines if line.startswith("failed   packages")]
     assert f"tfx 1.14.0 (tested: {HERE.tfx})" in versions
     assert "dill is missing (tested: 0.4.1)" in versions
     (tensorflow,) = [line for line in lines if line.startswith("failed   TensorFlow")]
     assert "ImportError: libcudart.so.12" in tensorflow
-    assert "\x1b" not in said
+    assert "\x1b" not in output
     assert any(line.startswith("failed   work folder") for line in lines)
-    assert said.count("to do:") >= 3
+    assert output.count("to do:") >= 3
     assert lines[-1] == "pipelines cannot run here: packages, work folder, TensorFlow"
 
 
-def test_another_version_of_what_decides_nothing_is_a_warning(importable):
+def test_another_version_of_a_minor_package_is_a_warning(importable):
     write_files(importable, {"rich-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: rich\nVersion: 1.0\n"})
     finding = machine.check_versions()
     assert finding.state == WARNING
@@ -98,14 +98,14 @@ def test_in_the_image_all_is_well(monkeypatch):
     finding = machine.check_versions(tested)
     assert finding.state == OK
     assert finding.what.startswith(f"all {len(image)} have the tested versions, {len(tested) - len(image)} optional")
-    # Brought by another package.
+    # Required by another package.
     del image["ml-metadata"], required["ml-metadata"]
     finding = machine.check_versions(tested)
     assert (finding.state, finding.what.partition(" (")[0]) == (WARNING, "ml-metadata is missing")
 
 
 @pytest.mark.parametrize("version", [(3, 9, 1), (3, 10, 13), (3, 11, 0), (3, 13, 5), (3, 14, 0)])
-def test_only_the_pythons_of_the_stack_will_do(version):
+def test_only_the_pythons_of_the_stack_are_accepted(version):
     known = {LEGACY: [(3, 10, 13)], TODAY: [(3, 11, 0), (3, 13, 5)]}[HERE]
     assert machine.check_python(version).state == (OK if version in known else FAILED)
 
@@ -119,14 +119,14 @@ def test_only_the_pythons_of_the_stack_will_do(version):
         ("Linux", "aarch64", ("glibc", "2.36"), FAILED),
     ],
 )
-def test_only_the_platforms_of_the_wheels_will_do(monkeypatch, system, kind, libc, state):
+def test_only_the_platforms_of_the_wheels_are_accepted(monkeypatch, system, kind, libc, state):
     monkeypatch.setattr(machine.platform, "system", lambda: system)
     monkeypatch.setattr(machine.platform, "machine", lambda: kind)
     monkeypatch.setattr(machine.platform, "libc_ver", lambda: libc)
     assert machine.check_platform().state == state
 
 
-def test_folders_without_room_or_leave(tmp_path, monkeypatch):
+def test_folders_without_space_or_permission(tmp_path, monkeypatch):
     assert machine.check_folder("work folder", str(tmp_path / "a" / "b"), "--workdir").state == OK
     assert machine.check_folder("work folder", "/proc/runs", "--workdir").state == FAILED
     usage = machine.shutil.disk_usage(tmp_path)
@@ -145,7 +145,7 @@ def test_little_memory_and_one_core(monkeypatch):
     monkeypatch.setattr(machine, "_read", lambda path: texts.get(path, ""))
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid: {0, 1})
     assert (machine.check_memory().state, machine.check_cores().state) == (OK, OK)
-    # What the container may have counts.
+    # The limits of the container apply.
     texts |= {"/sys/fs/cgroup/memory.max": str(2 << 30), "/sys/fs/cgroup/memory.current": str(400 << 20)}
     quota["cpus"] = 0.5
     assert (machine.check_memory().state, machine.check_cores().state) == (WARNING, WARNING)
@@ -154,7 +154,7 @@ def test_little_memory_and_one_core(monkeypatch):
     assert machine.check_memory().state == FAILED
 
 
-def test_files_that_a_container_has_read_take_no_memory(monkeypatch):
+def test_the_page_cache_of_a_container_takes_no_memory(monkeypatch):
     texts = {
         **MEMORY,
         "/sys/fs/cgroup/memory/memory.limit_in_bytes": str(8 << 30),
@@ -163,7 +163,7 @@ def test_files_that_a_container_has_read_take_no_memory(monkeypatch):
     }
     monkeypatch.setattr(machine, "_read", lambda path: texts.get(path, ""))
     assert (machine.check_memory().state, machine.check_memory().what) == (OK, "6.0 GiB free of 8.0")
-    # No limit at all, as v1 says it.
+    # cgroup v1's value for no limit.
     texts["/sys/fs/cgroup/memory/memory.limit_in_bytes"] = str(2**63 - 4096)
     assert machine.check_memory().state == OK
 
@@ -195,7 +195,7 @@ def test_a_machine_without_private_networks_or_a_loopback(monkeypatch):
     assert machine.check_ports().state == FAILED
 
 
-def test_a_training_that_fails_is_said_in_its_own_words(tmp_path):
+def test_a_training_that_fails_is_reported_with_its_error(tmp_path):
     write_files(tmp_path, {"tensorflow/__init__.py": "raise ImportError('no instruction AVX')"})
     finding = training.check_training(environment={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert finding.state == FAILED
@@ -237,7 +237,7 @@ def test_two_processes_train(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_lines_of_a_person(monkeypatch, capsys):
+def test_the_output_as_text(monkeypatch, capsys):
     monkeypatch.setattr(machine, "check_tensorflow", list)
     monkeypatch.setattr(
         machine, "check_cores", lambda: machine.Finding("cores", WARNING, "1 logical CPU", "one_device")

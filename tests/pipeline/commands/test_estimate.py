@@ -1,4 +1,4 @@
-"""`tfx-estimator estimate`: against numbers by hand, and against what real trainings take."""
+"""`tfx-estimator estimate`, compared with calculated numbers and with the memory of real trainings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["declaration", "digits", "settings", "training"]
 
 pytestmark = pytest.mark.timeout(280)
 
-# Of mnist_cnn on images of 28x28x1: the kernels, the biases.
+# The kernels and biases of mnist_cnn on images of 28x28x1.
 CONVOLUTION, DENSE, LOGITS = 3 * 3 * 1 * 32, 13 * 13 * 32 * 64, 64 * 10
 PARAMETERS = CONVOLUTION + 32 + DENSE + 64 + LOGITS + 10
-# A multiplication and its addition are two.
+# A multiplication and its addition count as two operations.
 MULTIPLICATIONS = 26 * 26 * CONVOLUTION + DENSE + LOGITS
-# The gradients of the kernels, and those of what the two dense layers are fed with; not those of the images.
+# The gradients of the kernels and of the two dense layers' inputs; not those of the images.
 BACKWARD = 26 * 26 * CONVOLUTION + 2 * (DENSE + LOGITS)
 NETWORK = """
 import tensorflow as tf
@@ -54,17 +54,17 @@ def model_fn(features, labels, mode, params):
 
 
 def estimate(capsys: pytest.CaptureFixture, source: str, trainer: dict) -> dict:
-    """What `estimate --json` prints."""
+    """Returns the output of `estimate --json`."""
     options = [part for key, value in trainer.items() for part in ("--set", f"trainer.{key}={json.dumps(value)}")]
     code = main(["estimate", source, "--json", *options])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    return json.loads(said.out)
+    output = capsys.readouterr()
+    assert code == 0, output.err
+    return json.loads(output.out)
 
 
-def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(fresh_tasks, capsys, training, settings):
-    # A forked task begins with the memory of whoever forks it, which differs with what was forked before.
-    # Large, so that what is estimated outweighs what a process takes anyway.
+def test_the_costs_of_a_network_and_the_memory_of_its_training(fresh_tasks, capsys, training, settings):
+    # A forked task starts with the memory of its parent, which depends on earlier forks.
+    # The batch is large, so that the estimate outweighs a process's base memory.
     batch = 4096
     trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": batch, "train_steps": 2}
     found = estimate(capsys, "digits", trainer)
@@ -73,7 +73,7 @@ def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(fresh_t
     assert found["flops_per_example"]["training"] == pytest.approx(2 * (MULTIPLICATIONS + BACKWARD), rel=0.05)
     memory = found["memory"]
     assert memory["weights"] == memory["gradients"] == 4 * PARAMETERS
-    # Each convolution's output and its gradient, at least.
+    # At least the convolution's output and its gradient.
     assert memory["activations"] > 2 * 4 * batch * 26 * 26 * 32
     assert found["bytes_per_step"]["total"] == 0
     assert memory["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
@@ -117,22 +117,22 @@ def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, opt
     found = estimate(capsys, "digits", trainer)
     assert found["memory"]["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
     assert not found["lower_bound"]
-    told = found["bytes_per_step"]
+    traffic = found["bytes_per_step"]
     if {"model_parallel", "pipeline_parallel"} & set(option):
-        assert "one device" not in told["how"]
+        assert "one device" not in traffic["how"]
         first, second = found["devices"]
         assert first["weights"] == 4 * (CONVOLUTION + 32)
         assert first["weights"] + second["weights"] == pytest.approx(4 * PARAMETERS, rel=0.01)
-        # What the convolution puts out goes there, and its gradient back.
-        assert told["between_devices"] == pytest.approx(2 * 4 * 4096 * (13 * 13 * 32), rel=0.1)
+        # The convolution's output is sent to the second device, and its gradient back.
+        assert traffic["between_devices"] == pytest.approx(2 * 4 * 4096 * (13 * 13 * 32), rel=0.1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["central_storage", "mirrored"])
-def test_the_memory_of_weights_that_devices_share_or_have_each_their_own(
+def test_the_memory_of_weights_that_devices_share_or_mirror(
     capsys, importable, monkeypatch, training, settings, strategy
 ):
-    # Weights and Adam's slots that outweigh what a process takes anyway.
+    # Weights and Adam's slots that outweigh a process's base memory.
     text = NETWORK.replace("Flatten(),", "Flatten(), tf.keras.layers.Dense(40_000),")
     (importable / "own_wide.py").write_text(text)
     trainer = {"path": "keras", "model": "own_wide:network", "global_batch_size": 64, "train_steps": 4}
@@ -143,7 +143,7 @@ def test_the_memory_of_weights_that_devices_share_or_have_each_their_own(
 
 
 def _measure(training, settings, trainer: dict, **facts) -> float:
-    """The largest memory of the task that trains, in bytes, before it evaluates."""
+    """Returns the peak memory of the task that trains, in bytes, before it evaluates."""
     from tfx_estimator.components.trainer.settings import built_in_function
 
     made = dataclasses.replace(settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}), **facts)
@@ -179,7 +179,7 @@ def make_estimate(importable, monkeypatch):
 @pytest.mark.parametrize(("name", "path"), [("network", "keras"), ("compiled", "keras"), ("model_fn", "estimator")])
 def test_a_users_network_a_compiled_model_and_a_whole_model_fn(make_estimate, name, path):
     two = ("trainer.distribution.train=multi_worker_mirrored:2", "trainer.global_batch_size=64")
-    # Which is for a network alone.
+    # Only networks take class weights.
     weights = ("trainer.class_weights=balanced",) if name == "network" else ()
     found = make_estimate(name, f"trainer.path={path}", "trainer.optimizer={name: sgd}", *two, *weights)
     parameters = 28 * 28 * 10 + 10
@@ -187,7 +187,7 @@ def test_a_users_network_a_compiled_model_and_a_whole_model_fn(make_estimate, na
     assert (found["replicas"], found["batch_per_replica"]) == (2, 32)
     assert found["flops_per_example"]["forward"] == pytest.approx(2 * parameters, rel=0.05)
     assert found["bytes_per_step"]["sent_by_worker"] == 4 * parameters
-    # SGD remembers nothing of a variable; the two others bring Adam, which remembers two numbers of each.
+    # SGD has no slots; the two others use Adam, which has two for each variable.
     adams = 0 if name == "network" else 2
     assert found["memory"]["slots"] == pytest.approx(adams * 4 * parameters, abs=100)
 
@@ -201,15 +201,15 @@ def test_the_parts_of_a_batch_take_the_memory_of_one(make_estimate):
     options = ("trainer.model=mnist_cnn", "trainer.global_batch_size=1024")
     whole, parts = (make_estimate("network", *options, f"trainer.gradient_accumulation={count}") for count in (1, 4))
     assert parts["flops_per_example"]["forward"] == pytest.approx(whole["flops_per_example"]["forward"], rel=0.05)
-    # The batch itself is there as a whole.
+    # The batch itself is in memory as a whole.
     assert parts["memory"]["activations"] < 0.4 * whole["memory"]["activations"]
-    # Those at the same time are all in memory, and all have gradients.
-    beside = make_estimate("network", *options, "trainer.parallel_parts=4")
-    more = beside["memory"]["activations"] - whole["memory"]["activations"]
+    # Parallel parts are all in memory, each with its gradients.
+    parallel = make_estimate("network", *options, "trainer.parallel_parts=4")
+    more = parallel["memory"]["activations"] - whole["memory"]["activations"]
     assert more == 3 * whole["memory"]["gradients"] > 0
 
 
-def test_rows_of_embeddings_are_not_compressed_but_where_they_are_added_up_before(make_estimate):
+def test_rows_of_embeddings_are_compressed_only_where_they_are_summed_first(make_estimate):
     two = ("trainer.path=keras", "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
     half = "trainer.distribution.train.gradient_compression=bf16"
     in_parts = [(half, f"trainer.{key}=2") for key in ("gradient_accumulation", "parallel_parts")]
@@ -221,7 +221,7 @@ def test_rows_of_embeddings_are_not_compressed_but_where_they_are_added_up_befor
     assert [each["bytes_per_step"]["sent_by_worker"] for each in parts] == [2 * (table + dense)] * 2
 
 
-def test_updates_that_a_scaled_loss_may_skip_are_counted_as_those_that_it_does_not(make_estimate):
+def test_updates_that_a_scaled_loss_may_skip_are_counted(make_estimate):
     options = ("trainer.model=mnist_cnn", "trainer.global_batch_size=512", "trainer.optimizer={name: lion}")
     whole, half = (
         make_estimate("network", *options, f"trainer.precision={each}") for each in ("float32", "mixed_float16")
@@ -233,11 +233,11 @@ def test_updates_that_a_scaled_loss_may_skip_are_counted_as_those_that_it_does_n
 
 
 @pytest.mark.unit
-def test_of_a_module_file_nothing_can_be_said(tmp_path, capsys):
+def test_a_module_file_cannot_be_estimated(tmp_path, capsys):
     module = tmp_path / "module.py"
     module.write_text("def run_fn(fn_args):\n    pass\n")
     options = ["--set", "trainer.model=null", "--set", f"trainer.module_file={module}"]
     assert main(["estimate", "digits", *options]) == 2
-    said = capsys.readouterr().err
-    assert "their costs are unknown before it has run" in said
-    assert "peak memory" in said
+    stderr = capsys.readouterr().err
+    assert "their costs are unknown before it has run" in stderr
+    assert "peak memory" in stderr

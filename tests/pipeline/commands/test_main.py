@@ -24,8 +24,7 @@ pytestmark = pytest.mark.unit
 HEAVY = ("tensorflow", "tfx", "apache_beam", "numpy", "pandas", "tensorflow_datasets", "tensorflow_transform", "rich")
 
 
-# A verb that answers at once takes the time of its imports, about a millisecond a module: a count is the same on every
-# machine.
+# A light verb takes the time of its imports, about a millisecond a module; a count is the same on every machine.
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
@@ -51,7 +50,7 @@ def test_help_lists_every_verb(capsys):
     text = capsys.readouterr().out
     assert "tfx-estimator run digits" in text
     for verb in VERBS:
-        # argparse puts the text beside a long name on a line of its own.
+        # argparse puts the text of a long name on the next line.
         assert re.search(rf"^    {verb}\s", text, re.MULTILINE), verb
 
 
@@ -90,7 +89,7 @@ def test_wrong_arguments_end_with_usage(capsys, arguments):
         (["validate", "digits"], 1),
     ],
 )
-def test_what_opens_data_leaves_no_temporary_files(tmp_path, monkeypatch, arguments, left):
+def test_verbs_that_open_data_leave_no_temporary_files(tmp_path, monkeypatch, arguments, left):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
 
@@ -135,7 +134,7 @@ def test_a_process_shows_a_bad_declaration_without_a_traceback(tmp_path):
     assert done.stdout == ""
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_closed_pipe_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "tfx_estimator", "schema"]
@@ -172,7 +171,7 @@ BENCH = ["bench", "strategies", "digits"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "option", "given", "said"),
+    ("arguments", "option", "given", "text"),
     [
         (["run", "digits", "--workdir"], "--workdir", "s3://bucket/runs", "the only object store"),
         (["execute", "mine.json", "--root"], "--root", "s3://bucket/runs", "the only object store"),
@@ -186,12 +185,12 @@ BENCH = ["bench", "strategies", "digits"]
         (["execute", "mine.json", "--root"], "--root", "", "it names no folder"),
     ],
 )
-def test_a_place_that_will_not_do_is_refused_before_anything_is_written(
-    tmp_path, monkeypatch, capsys, arguments, option, given, said
+def test_a_wrong_path_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, capsys, arguments, option, given, text
 ):
     monkeypatch.chdir(tmp_path)
     assert main([*arguments, given]) == 2
-    assert f"{option} {given}: {said}" in capsys.readouterr().err
+    assert f"{option} {given}: {text}" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,7 +211,7 @@ def test_a_work_folder_may_be_named_from_the_home_folder(monkeypatch, verb, argu
 
 
 @pytest.mark.parametrize("verb", ["compile", "submit", "validate"])
-def test_a_platform_that_nothing_is_compiled_for_has_its_page(verb, capsys):
+def test_a_platform_without_a_compiler_has_its_page_of_the_docs(verb, capsys):
     for name in OTHERS:
         assert main([verb, "digits", "--target", name]) == 2
         (page,) = re.findall(r"see (docs/\S+)$", capsys.readouterr().err, re.MULTILINE)

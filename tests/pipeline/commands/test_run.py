@@ -23,9 +23,9 @@ def test_a_workdir_that_cannot_hold_a_run_is_refused_at_once(tmp_path, monkeypat
     (tmp_path / "file").write_text("")
     loaded = set(sys.modules)
     assert main(["run", "digits", "--workdir", workdir]) == 2
-    said = capsys.readouterr().err
-    assert f"--workdir {workdir}: " in said
-    assert text in said
+    stderr = capsys.readouterr().err
+    assert f"--workdir {workdir}: " in stderr
+    assert text in stderr
     assert not {name for name in set(sys.modules) - loaded if name.startswith("tensorflow")}
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -39,23 +39,23 @@ def _as_worker(monkeypatch, count: int) -> None:
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
 
 
-def test_workers_that_are_left_out_are_counted_in_the_cluster_that_is_there(tmp_path, monkeypatch, capsys):
+def test_workers_that_are_not_declared_are_those_of_the_external_cluster(tmp_path, monkeypatch, capsys):
     _as_worker(monkeypatch, 3)
     batch = ["--set", "trainer.global_batch_size=128"]
     assert main(["run", "digits", *CLUSTER, *batch, "--workdir", str(tmp_path / "runs")]) == 2
-    said = capsys.readouterr().err
-    assert "128 examples do not divide evenly among 3 workers" in said
-    assert "set it to 126 or 129" in said
+    stderr = capsys.readouterr().err
+    assert "128 examples do not divide evenly among 3 workers" in stderr
+    assert "set it to 126 or 129" in stderr
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_batch_for_the_workers_that_are_there_is_no_mistake(monkeypatch):
+def test_a_batch_that_suits_the_external_cluster_is_accepted(monkeypatch):
     from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
     from tfx_estimator.components.trainer.cluster.tf_config import resolve
     from tfx_estimator.pipeline.config import load
 
     _as_worker(monkeypatch, 3)
-    # Odd: the two workers that are the default could not share it.
+    # Odd: the default of two workers could not share it.
     loaded = load("digits", [*CLUSTER[1:], "trainer.global_batch_size=129"])
     resolved = resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ))
     assert resolved.train.worker_count == 3
@@ -67,10 +67,10 @@ def test_a_batch_for_the_workers_that_are_there_is_no_mistake(monkeypatch):
         loaded.check_cluster(resolved)
 
 
-def test_a_wrong_declaration_is_told_as_json_too(tmp_path, capsys):
+def test_a_wrong_declaration_is_reported_as_json_too(tmp_path, capsys):
     assert main(["run", "digits", "--set", "trainer.train_steps=0", "--json", "--workdir", str(tmp_path)]) == 2
-    said = capsys.readouterr()
-    told = json.loads(said.out)
-    assert (told["state"], told["exit_code"], told["error"]["type"]) == ("failed", 2, "DeclarationError")
-    assert "trainer.train_steps: 0" in told["error"]["what"]
-    assert "trainer.train_steps: 0" in said.err
+    output = capsys.readouterr()
+    summary = json.loads(output.out)
+    assert (summary["state"], summary["exit_code"], summary["error"]["type"]) == ("failed", 2, "DeclarationError")
+    assert "trainer.train_steps: 0" in summary["error"]["what"]
+    assert "trainer.train_steps: 0" in output.err

@@ -33,7 +33,7 @@ def test_it_is_a_schema_of_draft_7(schema):
 
 
 @pytest.mark.parametrize("name", presets.names())
-def test_presets_and_their_resolved_form_keep_it(schema, capsys, name):
+def test_presets_and_their_resolved_form_are_valid(schema, capsys, name):
     validator = jsonschema.Draft7Validator(schema)
     validator.validate(yaml.safe_load(presets.path(name).read_text()))
     assert main(["show", name]) == 0
@@ -51,7 +51,7 @@ def test_presets_and_their_resolved_form_keep_it(schema, capsys, name):
         (("name",), "A"),
     ],
 )
-def test_wrong_values_do_not_keep_it(schema, path, value):
+def test_wrong_values_are_not_valid(schema, path, value):
     values = yaml.safe_load(presets.path("mnist").read_text())
     target = values
     for key in path[:-1]:
@@ -60,7 +60,7 @@ def test_wrong_values_do_not_keep_it(schema, path, value):
     assert list(jsonschema.Draft7Validator(schema).iter_errors(values))
 
 
-def test_every_key_says_what_it_is(schema):
+def test_every_key_has_a_description(schema):
     for name, section in schema["definitions"].items():
         # An item of trainer.augment is a name, or an object.
         (properties,) = [part["properties"] for part in (section, *section.get("anyOf", ())) if "properties" in part]

@@ -34,18 +34,18 @@ def test_json(capsys):
 
 
 @pytest.mark.parametrize(
-    ("train", "said"),
+    ("train", "text"),
     [
         ("mirrored:4", "at most 0.2 (0.05 times 4 replicas)"),
         ("multi_worker_mirrored:2", "at most 0.1 (0.05 times 2 replicas), and more where there are"),
         ("one_device", "at most 0.05 (0.05 times 1 replica)"),
     ],
 )
-def test_a_scaled_learning_rate_says_what_it_comes_to(capsys, train, said):
+def test_a_scaled_learning_rate_is_shown_with_its_largest_value(capsys, train, text):
     values = (f"distribution.train={train}", "optimizer.scaling=linear", "optimizer.learning_rate=0.05")
     assert main(["show", "mnist", *(part for value in values for part in ("--set", f"trainer.{value}"))]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if "    learning_rate:" in line)
-    assert said in row
+    assert text in row
 
 
 def test_the_modules_that_key_transform_and_the_trainer(tmp_path, monkeypatch, capsys):
@@ -97,7 +97,7 @@ def test_good_declarations_are_summarised(capsys):
 
 
 @pytest.mark.parametrize(
-    ("distribution", "said"),
+    ("distribution", "text"),
     [
         ("{train: {strategy: mirrored, devices: {cpu: 2}}}", "mirrored on 2 logical CPUs"),
         ("{train: {strategy: multi_worker_mirrored, workers: 4}}", "multi_worker_mirrored with 4 workers, blessed"),
@@ -107,9 +107,9 @@ def test_good_declarations_are_summarised(capsys):
         ),
     ],
 )
-def test_a_distribution_is_shown(capsys, distribution, said):
+def test_a_distribution_is_shown(capsys, distribution, text):
     assert main(["validate", "mnist", "--set", f"trainer.distribution={distribution}"]) == 0
-    assert said in capsys.readouterr().out
+    assert text in capsys.readouterr().out
 
 
 def test_one_bad_declaration_among_good_ones(tmp_path, capsys):
@@ -121,7 +121,7 @@ def test_one_bad_declaration_among_good_ones(tmp_path, capsys):
     assert f"{bad} has 2 problems" in found.err
 
 
-def test_a_part_of_a_declaration_is_told_how_to_be_laid_over_the_first(tmp_path, monkeypatch, capsys):
+def test_a_partial_declaration_is_refused_with_the_command_that_merges_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("trainer: {seed: 7}\n")
     (tmp_path / "whole.yaml").write_text(presets.path("digits").read_text() + "wrong: 1\n")

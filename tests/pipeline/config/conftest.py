@@ -1,4 +1,4 @@
-"""A declaration to damage, and the message that comes of it."""
+"""A valid declaration, and fixtures that return the messages of invalid ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def good() -> str:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Writes a declaration into a folder of its own, which is the current one."""
+    """Writes a declaration into a temporary folder, the current one."""
     monkeypatch.chdir(tmp_path)
 
     def write_file(text: str, name: str = "mine.yaml") -> Path:

@@ -1,4 +1,4 @@
-"""Declarations as they should not be: mutations of right ones, the same for the same number."""
+"""Mutations of valid declarations, reproducible by number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS = ("x", "name", "data", "train", "strategy", "devices", "optimizer", "kera
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """A declaration, how it is named, and what `--set` overrides."""
+    """A declaration, its file's name, and the overrides for `--set`."""
 
     file: str
     content: bytes
@@ -34,7 +34,7 @@ class Mutation:
 
 @functools.cache
 def originals() -> tuple[str, ...]:
-    """The presets, and every declaration of the docs; a piece of one is laid over a right one."""
+    """Returns the presets and the docs' declarations; a partial one is merged over a valid one."""
     texts = [presets.path(name).read_text(encoding="utf-8") for name in presets.names()]
     for block in (block for page in PAGES for block in page.of("yaml")):
         part = yaml.safe_load(block.text)
@@ -46,7 +46,7 @@ def originals() -> tuple[str, ...]:
 
 
 def mutate(number: int) -> Mutation:
-    """Returns the mutation of a number, which is a seed."""
+    """Returns the mutation that a seed determines."""
     chance = random.Random(number)
     text = chance.choice(originals())
     overrides: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def _lines(text: str, chance: random.Random) -> str:
 
 
 def _structure(text: str, chance: random.Random) -> str:
-    """Another value, or another key, somewhere."""
+    """Changes a value or a key at a random place."""
     try:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError):

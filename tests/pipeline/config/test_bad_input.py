@@ -1,4 +1,4 @@
-"""Bad declarations, and files that hold none: each is refused with its place, its value and what to do."""
+"""Invalid declarations, and files without one: each is refused with its place, its value and a fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config import load
 
 pytestmark = pytest.mark.unit
 
-# (what is replaced in the good declaration, by what, parts of the message)
+# (old text in the good declaration, new text, parts of the message)
 REPLACED = [
     ("train_steps: 500", "train_step: 500", ["mine.yaml:7  trainer.train_step: 500", "unknown key", "`train_steps`?"]),
     ("name: mine\n", "", ["name\n", "this key is missing", "add `name:`"]),
@@ -57,7 +57,7 @@ def test_a_wrong_value(refuse, good, old, new, parts):
     assert message.endswith("then:     tfx-estimator validate mine.yaml")
 
 
-# (what is appended to it, parts of the message)
+# (appended line, parts of the message)
 APPENDED = [
     ("batch_size: 5", ["batch_size: 5", "unknown key", "trainer.global_batch_size"]),
     ("  learning_rate: 1", ["did you mean `trainer.optimizer.learning_rate`?"]),
@@ -86,7 +86,7 @@ APPENDED = [
     ("transform: {preprocessing_fn: 'a:b', module_file: c.py}", ["are both given"]),
     ("  keep_best: 5", ["a whole number is no section"]),
     ("  early_stopping: {patience: 0}", ["trainer.early_stopping.patience: 0", "out of range"]),
-    # What the field calls otherwise, or knows and this version refuses
+    # Other common names, and values that this version refuses
     ("  distribution: {train: {strategy: miror}}", ["did you mean `mirrored`?"]),
     ("  distribution: {train: {strategy: MirroredStrategy}}", ["did you mean `mirrored`?"]),
     ("  distribution: {train: {strategy: MultiWorkerMirroredStrategy}}", ["did you mean `multi_worker_mirrored`?"]),
@@ -121,7 +121,7 @@ def test_a_wrong_line(refuse, good, line, parts):
         "  distribution: {train: {strategy: parameter_server, variable_partitioner: {patienc: 1}}}",
     ],
 )
-def test_what_is_only_like_a_key_of_another_section_is_not_taken_for_it(problems, good, lines):
+def test_similar_keys_of_other_sections_are_not_suggested(problems, good, lines):
     [problem] = problems(f"{good}{lines}\n")
     assert "unknown" in problem
     assert "did you mean" not in problem
@@ -153,16 +153,16 @@ def test_all_problems_are_shown_at_once_in_the_files_order(refuse, good):
     message = refuse(text + "evaluater: {}\n", ["beam.runner=dask", "nothing"])
     assert "the declaration mine.yaml has 6 problems" in message
     order = ["data.splits.train", "trainer.model", "trainer.train_steps", "evaluater", "--set nothing", "beam.runner"]
-    folders = [message.index(f"{path}") for path in order]
-    assert folders[:4] == sorted(folders[:4])
-    assert max(folders[:4]) < min(folders[4:])
+    positions = [message.index(f"{path}") for path in order]
+    assert positions[:4] == sorted(positions[:4])
+    assert max(positions[:4]) < min(positions[4:])
 
 
-def test_what_follows_from_another_problem_is_not_shown_twice(refuse, good):
+def test_consequences_of_another_problem_are_not_reported(refuse, good):
     # A model of the wrong kind is not also a missing one.
     message = refuse(good.replace("model: mnist_cnn", "model: 5"))
     assert "1 problem\n" in message
-    # A wrong dataset says nothing about its splits.
+    # A wrong dataset adds no problems of its splits.
     assert "1 problem\n" in refuse(good.replace("dataset: mnist", "dataset: 5"))
     # A value that YAML could not read is not also null.
     assert "1 problem\n" in refuse(good.replace("500", "!!int x"))
@@ -191,7 +191,7 @@ def test_module_files_that_are_missing(refuse, tmp_path, good):
     (tmp_path / "taxi_utils.py").write_text("from elsewhere import *\n")
     with_file = good.replace("model: mnist_cnn", "module_file: FILE")
     assert "did you mean `taxi_utils.py`?" in refuse(with_file.replace("FILE", "taxi_util.py"))
-    # What a star brings in cannot be known: the file is taken.
+    # The names that a star import defines are unknown: the file is accepted.
     assert load("mine.yaml", ["trainer.module_file=taxi_utils.py"]).declaration.trainer.model is None
 
 
@@ -222,13 +222,13 @@ def test_a_damaged_file(refuse, tmp_path, text, parts):
 
 def test_missing_files_are_refused_with_the_nearest_name(write, good):
     write(good)
-    for source, said in {
+    for source, message in {
         "digit": "did you mean the preset `digits`?",
         "mnie.yaml": "did you mean `mine.yaml`?",
         "zzz/zzz.yaml": "one of the presets digits, mnist, cifar10, cifar10_resnet",
         ".": "cannot be read: Is a directory",
     }.items():
-        with pytest.raises(DeclarationError, match=re.escape(said)):
+        with pytest.raises(DeclarationError, match=re.escape(message)):
             load(source)
 
 

@@ -10,14 +10,14 @@ from tfx_estimator.pipeline.config.beam import BeamSection
 pytestmark = pytest.mark.unit
 
 
-def test_the_default_is_the_engine_in_memory():
+def test_the_default_is_the_in_memory_runner():
     assert BeamSection().pipeline_args() == [
         "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner",
         "--sdk_container_image=none",
     ]
 
 
-def test_a_job_server_is_told_by_its_fields():
+def test_fields_of_a_job_server_become_flags():
     section = BeamSection(
         runner="portable",
         job_endpoint="flink:8099",
@@ -37,7 +37,7 @@ def test_a_job_server_is_told_by_its_fields():
     ]
 
 
-def test_dataflow_stages_below_its_temporary_folder_unless_told_otherwise():
+def test_dataflow_stages_below_temp_location_by_default():
     needed = {"project": "mine-1", "region": "europe-west4", "temp_location": "gs://mine/tmp/"}
     needed["sdk_container_image"] = "images/mine:1"
     args = BeamSection(runner="dataflow", dataflow={**needed, "use_public_ips": False}).pipeline_args()
@@ -56,7 +56,7 @@ def test_dataflow_stages_below_its_temporary_folder_unless_told_otherwise():
     assert args[-1] == '--labels={"team": "a"}'
 
 
-def test_no_target_is_told_of_workers_in_the_process_itself():
+def test_loopback_workers_are_suggested_only_without_a_target():
     beam = "beam={runner: portable, job_endpoint: 'a:1'}"
     (problem,) = refused("kubeflow", *COMMON, *OF_TARGET["kubeflow"], beam)
     assert "LOOPBACK" not in problem

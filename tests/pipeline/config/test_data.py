@@ -1,4 +1,4 @@
-"""Splits, folders of images by class and tables of paths: what `validate` says of them, from names alone."""
+"""Splits, image folders by class and tables of paths: problems that `validate` finds from names alone."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.unit
         ("train", "train[-1000:]", True),
         ("train[3shard]", "train[0%:]", True),
         ("all", "test[:10]", True),
-        # These show when it is known how many there are.
+        # These are found once the number of examples is known.
         ("train[:80%]", "train[5000:]", False),
         ("train[:-1000]", "train[2000:]", False),
     ],
 )
-def test_overlaps_that_the_text_tells(one, other, shared):
+def test_overlaps_are_found_in_split_expressions(one, other, shared):
     assert bool(find_overlap(one, other)) == shared
 
 
@@ -79,7 +79,7 @@ def declare(good):
         ((".cache/1.png", "__MACOSX/1.png"), []),
     ],
 )
-def test_splits_are_known_from_names(tmp_path, files, splits):
+def test_splits_are_read_from_names_of_folders(tmp_path, files, splits):
     _touch(tmp_path, *files)
     assert list(split_folders(tmp_path)) == splits
 
@@ -93,9 +93,7 @@ def test_splits_are_known_from_names(tmp_path, files, splits):
         (THREE, "{eval: val, test: tset}", "set splits: {train: 'train', eval: 'val', test: 'test'}"),
     ],
 )
-def test_a_split_that_is_not_there_is_answered_with_what_to_write(
-    write, problems, declare, tmp_path, files, splits, todo
-):
+def test_a_missing_split_is_refused_with_a_fix(write, problems, declare, tmp_path, files, splits, todo):
     _touch(tmp_path / "pets", *files)
     (problem,) = problems(declare("./pets", splits))
     assert "the data set pets has no split" in problem
@@ -104,7 +102,7 @@ def test_a_split_that_is_not_there_is_answered_with_what_to_write(
     assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "pets")
 
 
-def test_a_table_is_found_beside_the_declaration(write, problems, declare, tmp_path):
+def test_a_table_is_found_next_to_the_declaration(write, problems, declare, tmp_path):
     (problem,) = problems(declare("labels.csv", "{eval: test}"))
     assert "there is no such file" in problem
     _touch(tmp_path, "labels.csv")

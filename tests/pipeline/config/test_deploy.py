@@ -1,4 +1,4 @@
-"""The section `deploy`, and what `validate --target` lists: everything at once, each with what to do."""
+"""The section `deploy`: `validate --target` lists all problems at once, each with a fix."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL = (
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_whole_declaration_is_taken(target):
+def test_a_complete_declaration_is_accepted(target):
     deploy = load("digits", WHOLE[target], target).declaration.deploy
     assert deploy is not None
     trainer, pusher = deploy.nodes.of("Trainer"), deploy.nodes.of("Pusher")
@@ -54,14 +54,14 @@ def test_a_whole_declaration_is_taken(target):
     ("target", "wanted"),
     [("tfjob", ["image", "pipeline_root"]), ("vertex", ["image", "project", "region", "pipeline_root"])],
 )
-def test_without_the_section_all_that_is_needed_is_named(target, wanted):
+def test_without_the_section_all_required_keys_are_named(target, wanted):
     problems = refused(target)
     assert len(problems) == len(wanted)
     for key in wanted:
         assert any(f"deploy.{key} the target {target} needs it" in problem for problem in problems)
 
 
-def test_all_that_stays_on_this_machine_is_named(tmp_path):
+def test_all_paths_of_this_machine_are_named(tmp_path):
     local = (
         f"data.data_dir={tmp_path}",
         f"pusher.destination={tmp_path}",
@@ -75,16 +75,16 @@ def test_all_that_stays_on_this_machine_is_named(tmp_path):
     assert any("trainer.warm_start" in problem and "from this machine only" in problem for problem in problems)
 
 
-def test_what_lies_in_a_volume_is_there():
+def test_paths_in_a_volume_are_accepted():
     mine = ("data.data_dir=/mnt/data/tfds", "pusher.destination=/mnt/data/out")
     load("mnist", (*COMMON, VOLUME, *mine), "kubeflow")
-    # Its backend keeps artifacts in an object store.
+    # Kubeflow's backend keeps artifacts in an object store.
     (problem,) = refused("kubeflow", *COMMON, VOLUME, *mine, "deploy.pipeline_root=/mnt/data/runs", source="mnist")
     assert "deploy.pipeline_root" in problem
     load("mnist", (*OF_TFJOB, *mine[:1], "pusher.destination=/mnt/work/out"), "tfjob")
 
 
-def test_the_name_of_an_earlier_release_is_that_of_its_target():
+def test_a_targets_name_in_an_earlier_release_stays_valid():
     new, former = (load("digits", WHOLE["kubeflow"], target) for target in ("kubeflow", "kubeflow_v2"))
     assert (new.declaration, new.notes) == (former.declaration, former.notes)
     with pytest.raises(DeclarationError, match="there is no target 'kubeflow_v3'"):
@@ -93,8 +93,7 @@ def test_the_name_of_an_earlier_release_is_that_of_its_target():
 
 _LONE = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}"
 _HIDDEN = "would be readable"
-# (target, what is declared otherwise than in WHOLE, the place of the problem, a part of it); as `trains` a declaration
-# that trains in a TFJob.
+# (target, override of WHOLE, place of the problem, part of it); `trains` is a declaration that trains in a TFJob.
 REFUSED = [
     ("", "deploy.image=tfx:latest", "deploy.image", "not pinned by its digest"),
     ("", "deploy.nodes.Trainer.accelerators=2", "deploy.nodes.Trainer.accelerators", "type of accelerator is missing"),
@@ -122,16 +121,16 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("target", "override", "place", "said"), REFUSED)
-def test_what_cannot_be(target, override, place, said):
-    assert any(place in problem and said in problem for problem in refused(target, *WHOLE[target], override))
+@pytest.mark.parametrize(("target", "override", "place", "text"), REFUSED)
+def test_a_wrong_value_is_refused(target, override, place, text):
+    assert any(place in problem and text in problem for problem in refused(target, *WHOLE[target], override))
 
 
 _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
 
 
 @pytest.mark.parametrize(
-    ("target", "override", "place", "said"),
+    ("target", "override", "place", "text"),
     [
         ("", "deploy.image=null", "deploy.image", "the pods need it"),
         ("", "deploy.env.API_TOKEN=abc", "deploy.env.API_TOKEN", _HIDDEN),
@@ -145,19 +144,19 @@ _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
         ("vertex", _BUCKET, "deploy.tfjob.train", "a step of the target vertex"),
     ],
 )
-def test_what_cannot_train_in_a_tfjob(target, override, place, said):
+def test_a_declaration_that_a_tfjob_cannot_train_is_refused(target, override, place, text):
     problems = refused(target, *(OF_STEP_IN_TFJOB if target == "kubeflow" else WHOLE["trains"]), override)
-    assert len([problem for problem in problems if place in problem and said in problem]) == 1
+    assert len([problem for problem in problems if place in problem and text in problem]) == 1
 
 
-def test_what_a_step_that_trains_in_a_tfjob_leaves_behind_is_told():
-    def told(*overrides: str) -> tuple[list[str], tuple[str, ...]]:
+def test_a_step_that_trains_in_a_tfjob_has_a_note_of_the_job_it_leaves_running():
+    def messages(*overrides: str) -> tuple[list[str], tuple[str, ...]]:
         loaded = load("digits", (*OF_STEP_IN_TFJOB, "deploy.security_context.fs_group=5", *overrides), "kubeflow")
         return [note for note in loaded.notes if "leaves its TFJob running" in note], loaded.warnings
 
-    (_,), warnings = told()
+    (_,), warnings = messages()
     assert not warnings
-    none, warnings = told("deploy.tfjob.train=false")
+    none, warnings = messages("deploy.tfjob.train=false")
     assert not none
     assert [each.partition(":")[0].split()[-1] for each in warnings] == [
         "deploy.security_context.fs_group",
@@ -167,10 +166,10 @@ def test_what_a_step_that_trains_in_a_tfjob_leaves_behind_is_told():
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("beam", [FLINK, f"runner: dataflow, dataflow: {{{DATAFLOW}}}"])
-def test_any_engine_that_the_steps_reach_is_taken(beam, target):
+def test_any_beam_runner_that_the_steps_reach_is_accepted(beam, target):
     loaded = load("mnist", (*WHOLE[target], f"beam={{{beam}}}", "data.data_dir=gs://mine/tfds"), target)
-    told = [note for note in loaded.notes if "leaves its Dataflow job running" in note]
-    assert bool(told) == (beam != FLINK and target == "kubeflow")
+    notes = [note for note in loaded.notes if "leaves its Dataflow job running" in note]
+    assert bool(notes) == (beam != FLINK and target == "kubeflow")
 
 
 @pytest.mark.parametrize(
@@ -181,27 +180,27 @@ def test_any_engine_that_the_steps_reach_is_taken(beam, target):
         (f"runner: dataflow, dataflow: {{{DATAFLOW}}}", "kubeflow", ["data.data_dir"]),
     ],
 )
-def test_whatever_an_engine_of_beam_lacks_there_is_named_once(beam, target, paths):
+def test_each_missing_part_of_a_beam_runner_is_named_once(beam, target, paths):
     mine = (VOLUME, "data.data_dir=/mnt/data/tfds") if target == "kubeflow" else ("data.data_dir=gs://mine/tfds",)
     problems = refused(target, *WHOLE[target], *mine, f"beam={{{beam}}}", source="mnist")
     assert [path for path in paths if not any(f" {path}" in problem for problem in problems)] == []
     assert len(problems) == len(paths)
 
 
-def test_data_that_the_compiling_machine_does_not_see_are_told(tmp_path):
-    def of_data(*told) -> list[str]:
-        return [note for note in load(*told).notes if note.startswith("data.data_dir: ")]
+def test_data_that_the_compiling_machine_cannot_read_has_a_note(tmp_path):
+    def data_notes(*arguments) -> list[str]:
+        return [note for note in load(*arguments).notes if note.startswith("data.data_dir: ")]
 
     volume = f"deploy.volumes=[{{claim: data, path: /mnt/data}}, {{claim: here, path: {tmp_path}}}]"
     mine = (*WHOLE["kubeflow"], volume)
     elsewhere, here = (*mine, "data.data_dir=/mnt/data/tfds"), (*mine, f"data.data_dir={tmp_path}")
-    (note,) = of_data("mnist", elsewhere, "kubeflow")
+    (note,) = data_notes("mnist", elsewhere, "kubeflow")
     assert note.startswith("data.data_dir: /mnt/data/tfds is not on this machine, so the fingerprint")
-    assert of_data("mnist", here, "kubeflow") == of_data("digits", elsewhere, "kubeflow") == []
-    assert of_data("mnist", (*WHOLE["vertex"], "data.data_dir=gs://mine/tfds"), "vertex") == []
+    assert data_notes("mnist", here, "kubeflow") == data_notes("digits", elsewhere, "kubeflow") == []
+    assert data_notes("mnist", (*WHOLE["vertex"], "data.data_dir=gs://mine/tfds"), "vertex") == []
 
 
-def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
+def test_modules_that_cannot_be_shipped_are_listed_with_other_problems(tmp_path):
     files = {
         "sched.py": "def small(num_classes):\n    import fast, faster\n",
         f"fast{EXTENSION_SUFFIXES[0]}": "",
@@ -219,10 +218,10 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
     for target in ALL_TARGETS:
         with pytest.raises(DeclarationError) as caught:
             load(source, (), target)
-        said = str(caught.value)
+        message = str(caught.value)
         for each in ("sched.py, has the name of a standard module", "fast is compiled", "faster is compiled"):
-            assert said.count(each) == 1
-        assert "deploy.image" in said
+            assert message.count(each) == 1
+        assert "deploy.image" in message
     own = (f"transform.module_file={tmp_path / 'a/prepare.py'}", "trainer.model=networks:small")
     same = (own[0], "trainer.model=null", f"trainer.module_file={tmp_path / 'b/prepare.py'}")
     for overrides, match in (
@@ -232,7 +231,7 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
     ):
         with pytest.raises(DeclarationError, match=match):
             load(source, (*OF_TFJOB[:4], *overrides), "tfjob")
-    # Each step of a service imports its own.
+    # Each step of a managed service imports only its own modules.
     with pytest.raises(DeclarationError) as caught:
         load(source, own, "vertex")
     assert "helpers" not in str(caught.value)
@@ -240,7 +239,7 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
         load(source, WHOLE["trains"])
 
 
-def test_what_the_image_must_have_is_told_for_a_target_only(tmp_path):
+def test_packages_that_the_image_needs_are_noted_for_a_target_only(tmp_path):
     source = tmp_path / "mine.yaml"
     source.write_text(SMALL)
     (tmp_path / "networks.py").write_text("import hypothesis, pytest, yaml\n\ndef small(num_classes):\n    return 1\n")
@@ -256,12 +255,12 @@ def test_what_the_image_must_have_is_told_for_a_target_only(tmp_path):
             load(source, WHOLE[target], target)
 
 
-def test_a_variable_may_lead_to_a_secrets_file():
+def test_a_variable_may_name_a_secrets_file():
     paths = {"GITHUB_TOKEN_FILE": "secrets/x", "AWS_SECRET": "/secrets/key/aws", "TOKEN": "/mnt/data/token"}
     paths |= {"MY_SECRETS_DIR": "/opt/x", "TOKENIZERS_PARALLELISM": "false"}
     mine = [*WHOLE["kubeflow"], *(f"deploy.env.{name}={value!r}" for name, value in paths.items())]
     load("digits", mine, "kubeflow")
-    # Base64 has the character as well.
+    # Base64 has slashes too.
     assert len(refused("kubeflow", *mine, "deploy.volumes=[]", "deploy.secrets=[]")) == 2
 
 
@@ -280,7 +279,7 @@ _SECRET = "/Ab12+secretsofmine/34"
         ("trainer.params.api_keys", ["x", _SECRET]),
     ],
 )
-def test_nobody_is_shown_a_credential_that_looks_like_a_path(key, values, tmp_path):
+def test_a_credential_that_looks_like_a_path_is_not_shown(key, values, tmp_path):
     place = mine = as_sections("vertex")
     *outer, last = key.split(".")
     for name in outer:
@@ -311,23 +310,23 @@ def test_a_networks_own_tokens_are_no_credentials(tmp_path, monkeypatch):
     load("digits", (*WHOLE["kubeflow"], *mine), "kubeflow")
 
 
-def test_notes_are_told_beside_the_problems():
+def test_notes_are_shown_with_the_problems():
     two = "trainer.distribution.train=multi_worker_mirrored:2"
     with pytest.raises(DeclarationError, match=r"  note:     trainer\.distribution: 2 processes share one container"):
         load("digits", (*WHOLE["kubeflow"], two, "deploy.image=null"), "kubeflow")
 
 
 @pytest.mark.parametrize("target", ["", *ALL_TARGETS])
-def test_where_runs_are_written_to_mlflow_is_told(target):
+def test_mlflow_with_a_target_has_a_note(target):
     loaded = load(
         "mnist", (*WHOLE[target], "data.data_dir=gs://mine/tfds", "tracking.mlflow=http://mlflow:5000"), target
     )
-    told = [note for note in loaded.notes if note.startswith("tracking.mlflow: ")]
-    assert len(told) == bool(target)
-    assert ("no effect" in " ".join(told)) == (target in TARGETS)
+    notes = [note for note in loaded.notes if note.startswith("tracking.mlflow: ")]
+    assert len(notes) == bool(target)
+    assert ("no effect" in " ".join(notes)) == (target in TARGETS)
 
 
-def test_a_region_that_vertex_ai_was_not_known_to_have_is_noted_and_taken():
+def test_an_unknown_region_of_vertex_ai_is_noted_and_accepted():
     def notes(region):
         return load("digits", (*WHOLE["vertex"], f"deploy.region={region}"), "vertex").notes
 
@@ -338,11 +337,11 @@ def test_a_region_that_vertex_ai_was_not_known_to_have_is_noted_and_taken():
 
 def test_the_regions_are_those_of_googles_own_client():
     constants = pytest.importorskip("google.cloud.aiplatform.constants.base")
-    # Which has no pipelines in `global`.
+    # Vertex AI has no pipelines in `global`.
     assert constants.SUPPORTED_REGIONS - {"global"} <= REGIONS
 
 
-def test_an_underscore_in_a_name_is_for_this_machine_alone():
+def test_an_underscore_in_a_name_is_accepted_only_without_a_target():
     assert load("mnist", ["name=my_model"]).declaration.name == "my_model"
     with pytest.raises(DeclarationError, match=r"name: my_model\n +names of jobs and pods have no underscore"):
         load("mnist", (*WHOLE["vertex"], "name=my_model"), "vertex")

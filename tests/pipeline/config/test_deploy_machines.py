@@ -1,4 +1,4 @@
-"""The machines of the section `deploy`: what training needs of them, and what is declared of them in vain."""
+"""The machines of the section `deploy`: GPUs that training needs, and settings without effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GROUP = "deploy.security_context.fs_group=5"
 
 
 @pytest.mark.parametrize(
-    ("target", "override", "said"),
+    ("target", "override", "text"),
     [
         ("vertex", "deploy.vertex={}", "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb"),
         ("kubeflow", "deploy.nodes.Tuner.cpu=4", "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`"),
@@ -29,10 +29,10 @@ _GROUP = "deploy.security_context.fs_group=5"
         ("kubeflow", _GROUP, "fs_group: no effect: a PipelineSpec has no field for it"),
     ],
 )
-def test_what_reaches_nothing_is_told(target, override, said):
+def test_settings_without_effect_have_a_warning(target, override, text):
     whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
     (warning,) = load("digits", (*whole, override), target).warnings
-    assert said in warning
+    assert text in warning
     assert not load("digits", whole, target).warnings
     assert not load("digits", (*OF_TFJOB, _GROUP), "tfjob").warnings
 
@@ -46,7 +46,7 @@ _WORKER = f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}, worker: {{%s}}}
 
 
 @pytest.mark.parametrize(
-    ("target", "distribution", "place", "too_few", "said"),
+    ("target", "distribution", "place", "too_few", "text"),
     [
         ("vertex", FOUR_GPUS, _MACHINE, _T4, "each chief of the custom job needs 4 GPUs, and has 1"),
         (
@@ -62,12 +62,12 @@ _WORKER = f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}, worker: {{%s}}}
         ("kubeflow", FOUR_GPUS, _NODE, "accelerator: google.com/tpu, accelerators: 8", "needs 4 GPUs, and has none"),
     ],
 )
-def test_gpus_that_training_asks_for_are_there(target, distribution, place, too_few, said):
+def test_too_few_gpus_for_training_are_refused(target, distribution, place, too_few, text):
     whole = (*COMMON, *OF_TARGET[target], "deploy.nodes.Trainer=null", "trainer.global_batch_size=64", distribution)
     (problem,) = refused(target, *whole, place % too_few)
-    assert said in problem
+    assert text in problem
     assert "devices.gpu: " in problem
-    kind, needed = _T4 if target == "vertex" else _GPU, said.partition("needs ")[2][0]
+    kind, needed = _T4 if target == "vertex" else _GPU, text.partition("needs ")[2][0]
     load("digits", (*whole, place % f"{kind}, accelerators: {needed}"), target)
     load("digits", (*whole, place % too_few))
 
@@ -77,9 +77,9 @@ FOUR_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, wor
 
 
 @pytest.mark.parametrize("target", ["vertex", "kubeflow"])
-def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_none(target):
+def test_a_cluster_in_one_container_has_a_note_and_a_gpu_for_each_process_or_none(target):
     kind = _T4 if target == "vertex" else _GPU
-    # Two accelerators, as they are.
+    # The step has two accelerators.
     whole = (*COMMON, *OF_TARGET[target], "trainer.global_batch_size=64")
     (problem,) = refused(target, *whole, FOUR_WORKERS)
     assert "trainer.distribution.train.workers: 4 the step Trainer has 2 GPUs for the 4 processes" in problem
@@ -101,7 +101,7 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
 
 
 @pytest.mark.parametrize(
-    ("target", "overrides", "told"),
+    ("target", "overrides", "expected"),
     [
         ("vertex", (), True),
         ("vertex", ("deploy.nodes.Trainer=null",), False),
@@ -111,10 +111,10 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
         ("tfjob", (), True),
     ],
 )
-def test_an_image_for_gpus_is_asked_for_where_steps_have_some(target, overrides, told):
+def test_a_note_asks_for_a_gpu_image_where_steps_have_gpus(target, overrides, expected):
     whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
     notes = [note for note in load("digits", (*whole, *overrides), target).notes if f"LOCK={HERE.lock}" in note]
-    assert len(notes) == told
+    assert len(notes) == expected
 
 
 @pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN), ("kubeflow", OF_STEP_IN_TFJOB)])
@@ -133,7 +133,7 @@ def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
     assert "each pod of evaluator needs 2 GPUs, and has none" in problem
 
 
-def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
+def test_a_role_of_a_custom_job_takes_missing_values_from_machine():
     whole = (
         *(*COMMON, *OF_TARGET["vertex"], "trainer.global_batch_size=66"),
         "trainer.distribution={train: {strategy: parameter_server, workers: 2, ps: 1}, evaluator: true}",
@@ -143,7 +143,7 @@ def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
         "deploy.vertex.evaluator={accelerators: 1}",
     )
     declaration = load("digits", whole, "vertex").declaration
-    # As `show` prints it, with all that is null.
+    # Also as `show` prints it, with all nulls.
     for each in (declaration, type(declaration).from_json(declaration.to_json())):
         machines = each.deploy.vertex.machines(each.trainer.distribution)
         assert {role: tuple(machine.dict().values()) for role, (_, machine) in machines.items()} == {
@@ -156,7 +156,7 @@ def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
     assert "deploy.vertex.evaluator.accelerators: 1 the type of accelerator is missing" in problem
 
 
-def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
+def test_a_step_takes_missing_values_from_the_default_of_nodes():
     nodes = (
         "deploy.nodes.default={node_selector: {pool: cpus}, tolerations: [{key: batch, operator: Exists}]}",
         "deploy.nodes.Trainer={node_selector: {pool: gpus}}",
@@ -179,7 +179,7 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "text"),
     [
         ("deploy.imge=x", "did you mean `image`?"),
         ("deploy.securityContext={fsGroup: 5}", "did you mean `security_context`?"),
@@ -191,25 +191,25 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
         ("nodeAffinity={}", "choose nodes by node_selector and tolerations"),
     ],
 )
-def test_what_kubernetes_calls_otherwise_is_led_to_its_place(override, said):
+def test_kubernetes_names_are_answered_with_the_right_key(override, text):
     (problem,) = refused("", override)
-    assert said in problem
+    assert text in problem
 
 
-def test_a_tfjob_whose_pods_the_operator_starts_again_without_end_is_told_of():
-    said = "the operator restarts killed pods, as after OOMKilled, without limit"
+def test_a_tfjob_whose_pods_restart_without_limit_has_a_note():
+    note = "the operator restarts killed pods, as after OOMKilled, without limit"
 
     def notes(*overrides: str, target: str = "tfjob") -> str:
         return "\n".join(load("digits", (*OF_TFJOB, *overrides), target).notes)
 
-    assert said not in notes()
-    assert said in notes("deploy.tfjob.active_deadline_seconds=null")
+    assert note not in notes()
+    assert note in notes("deploy.tfjob.active_deadline_seconds=null")
     for each in ("deploy.tfjob.restart_policy=OnFailure", "deploy.tfjob={restart_policy: Never}"):
-        assert said not in notes("deploy.tfjob.active_deadline_seconds=null", "deploy.tfjob.backoff_limit=null", each)
-    assert said not in notes("deploy.tfjob.active_deadline_seconds=null", target="")
+        assert note not in notes("deploy.tfjob.active_deadline_seconds=null", "deploy.tfjob.backoff_limit=null", each)
+    assert note not in notes("deploy.tfjob.active_deadline_seconds=null", target="")
 
 
-def test_the_default_is_the_standard_restricted_and_the_images_user():
+def test_the_default_security_context_is_restricted_and_has_the_images_user():
     context = SecurityContext()
     asked = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     image = {"runAsUser": 10001, "fsGroup": 10001, "fsGroupChangePolicy": "OnRootMismatch"}
@@ -225,7 +225,7 @@ def test_the_default_is_the_standard_restricted_and_the_images_user():
     assert re.findall(r"(?m)^ENV .*HOME=/work USER=(\S+) ", made) == ["tfx-estimator"]
 
 
-def test_what_a_cluster_chooses_is_left_to_it_and_none_says_nothing():
+def test_null_ids_are_left_to_the_cluster_and_standard_none_is_empty():
     context = SecurityContext(run_as_user=None, fs_group=None)
     assert context.of_pod() == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert context.of_container() == SecurityContext().of_container()

@@ -1,4 +1,4 @@
-"""Strategies and devices: their forms, what each takes, and what replicas and workers share."""
+"""Strategies and devices: short and long forms, options, and how replicas share batches and files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_no_other_file_of_the_product_has_a_strategys_name():
 
 
 def _names_strategy(source: str) -> bool:
-    """Is a string in it a strategy's name: to compare with, or as a default; text may give one as an example."""
-    # There is an option of this name, too.
+    """Returns whether a string in the source is a strategy's name; a longer text may contain one as an example."""
+    # `tpu` is also an option's name.
     names = TRAITS.keys() - {"tpu"}
     return any(isinstance(node, ast.Constant) and node.value in names for node in ast.walk(ast.parse(source)))
 
@@ -72,7 +72,7 @@ def test_a_number_of_devices_is_that_of_logical_cpus():
     assert loaded.declaration.trainer.distribution.train.worker_count == 4
 
 
-# What is declared, and why it is no choice of devices.
+# (declared devices, reason of the refusal)
 NO_CHOICE = [
     *(
         (chosen, "neither a number from 1 to 64 nor a list")
@@ -88,7 +88,7 @@ NO_CHOICE = [
 
 
 @pytest.mark.parametrize(("chosen", "what"), NO_CHOICE)
-def test_what_is_no_choice_of_devices(problems, good, chosen, what):
+def test_a_wrong_choice_of_devices_is_refused(problems, good, chosen, what):
     (problem,) = problems(f"{good}  distribution: {{train: {{strategy: mirrored, devices: {{gpu: {chosen}}}}}}}\n")
     assert problem.startswith(f"mine.yaml:8  {TRAIN}.devices.gpu: {chosen}")
     assert what in problem
@@ -123,7 +123,7 @@ def test_a_list_of_devices_comes_back_as_it_was(write, good):
 
 
 @pytest.mark.parametrize("name", ["TF_CONFIG", "SLURM_PROCID"])
-def test_in_a_cluster_of_others_a_list_is_of_each_machine(write, problems, good, monkeypatch, name):
+def test_in_an_external_cluster_a_list_of_devices_is_of_each_machine(write, problems, good, monkeypatch, name):
     text = f"{good}  distribution: {{train: {{strategy: multi_worker_mirrored, devices: {{gpu: [1, 3]}}}}}}\n"
     monkeypatch.setenv(name, " ")
     assert len(problems(text)) == 1
@@ -151,8 +151,8 @@ def test_a_batch_that_does_not_divide(problems, good, strategy, replicas, multip
     key, size = ("global_batch_size", 128) if which == "train" else ("eval_batch_size", 500)
     (problem,) = problems(f"{good}  {key}: {size}\n  distribution: {{{strategy}}}\n")
     assert problem.startswith(f"mine.yaml:8  trainer.{key}: {size}\n")
-    for said in (f"among {replicas} (trainer.distribution.{which})", f"a multiple of {multiple}\n", f"to {near}, or"):
-        assert said in problem
+    for text in (f"among {replicas} (trainer.distribution.{which})", f"a multiple of {multiple}\n", f"to {near}, or"):
+        assert text in problem
 
 
 def test_fewer_files_than_workers(problems, write, good):

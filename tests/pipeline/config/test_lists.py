@@ -34,7 +34,7 @@ def test_short_and_long_forms_of_operations_are_one(write, good):
     assert overridden.origins["trainer.augment"] == "--set"
 
 
-def test_none_is_the_default_and_it_decides_the_model(write, good):
+def test_augment_is_empty_by_default_and_decides_the_model(write, good):
     assert load(write(good)).declaration.trainer.augment == ()
     deciding, operational = load(write(good + LIST)).declaration.trainer.split()
     assert list(deciding["augment"]) == LONG
@@ -55,11 +55,11 @@ WRONG_OPERATIONS = {
 
 
 @pytest.mark.parametrize("item", WRONG_OPERATIONS)
-def test_a_wrong_operation_is_told(problems, good, item):
+def test_a_wrong_operation_is_refused(problems, good, item):
     (problem,) = problems(f"{good}  augment:\n    - {item}\n")
     for part in WRONG_OPERATIONS[item]:
         assert part in " ".join(problem.split())
-    # An item that is none of the list is told with the list.
+    # An item of a wrong kind is reported at the list's line.
     assert problem.startswith("mine.yaml:8" if item == "5" else "mine.yaml:9")
 
 
@@ -78,7 +78,7 @@ def test_short_and_long_forms_of_metrics_are_one(write, good):
     loaded = load(write(good + SECTION))
     section = loaded.declaration.evaluator
     assert [metric.name for metric in section.metrics] == ["AUC", "Precision", "F1Score", "Recall"]
-    # What was left open is not shown.
+    # Fields without a value are not shown.
     assert section.metrics[0].dict() == {"name": "AUC"}
     assert section.metrics[1].binarize == (3, "seven")
     assert loaded.origins["evaluator.metrics"] == "mine.yaml:10"
@@ -97,13 +97,13 @@ def test_slices_mean_features_crosses_and_values():
     assert [*map(str, held)] == ["overall", "ink x label 3"]
 
 
-def test_features_of_a_preprocessing_fn_of_the_users_are_left_to_it(write, good):
+def test_slices_may_use_any_feature_of_a_users_preprocessing_fn(write, good):
     write("def own(inputs): pass\n", "own.py")
     text = f"{good}transform: {{preprocessing_fn: 'own:own'}}\nevaluator: {{slices: [[label, ink]]}}\n"
     assert load(write(text)).declaration.evaluator.slices == (("label", "ink"),)
 
 
-def test_editors_know_both_forms():
+def test_the_json_schema_accepts_both_forms():
     schema = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text())
     values = {"name": "x", "data": {"dataset": "digits"}, "trainer": {}}
     metrics = ["AUC", {"name": "Precision", "binarize": "all"}, {"name": "Recall", "binarize": [1, "two"]}]
@@ -132,7 +132,7 @@ WRONG_METRICS = {
 
 
 @pytest.mark.parametrize("item", WRONG_METRICS)
-def test_a_wrong_metric_is_told(problems, good, item):
+def test_a_wrong_metric_is_refused(problems, good, item):
     (problem,) = problems(f"{good}evaluator:\n  metrics:\n    - {item}\n")
     for part in WRONG_METRICS[item]:
         assert part in " ".join(problem.split())

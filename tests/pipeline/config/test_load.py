@@ -69,7 +69,7 @@ def test_an_override_is_yaml(write, good, override, path, value):
     assert type(found) is type(value)
 
 
-def test_of_two_overrides_the_later_wins_and_repairs_a_file(write, good):
+def test_the_later_of_two_overrides_wins_and_corrects_a_file(write, good):
     write(good.replace("500", "lots"))
     assert load("mine.yaml", ["trainer.train_steps=5", "trainer.train_steps=6"]).declaration.trainer.train_steps == 6
 
@@ -108,12 +108,12 @@ def test_anchors_and_merges(write, good):
     assert distribution.train.devices.cpu == 2
     assert distribution.eval.strategy == "mirrored"
     assert distribution.eval.devices.cpu == 4
-    # What merges another mapping may be an alias again.
+    # A mapping with a merge may have an anchor of its own.
     train = "    train: &both {<<: {devices: {cpu: 2}, strategy: one_device}, strategy: mirrored}\n"
     write(good + "  distribution:\n" + train + "    eval: *both\n")
     distribution = load("mine.yaml").declaration.trainer.distribution
     assert distribution.train.strategy == distribution.eval.strategy == "mirrored"
-    # A merge after keys of one's own leaves them their lines.
+    # A merge keeps the lines of the keys before it.
     devices = "    train: &both {strategy: mirrored, devices: {cpu: 2}}\n"
     write(good + "  distribution:\n" + devices + "    eval:\n      devices: {cpu: 4}\n      <<: *both\n")
     loaded = load("mine.yaml")
@@ -122,7 +122,7 @@ def test_anchors_and_merges(write, good):
     assert loaded.origins["trainer.distribution.eval.strategy"] == "mine.yaml:9"
 
 
-def test_of_a_section_that_is_set_as_a_whole_the_rest_are_defaults(write, good):
+def test_a_section_that_is_set_as_a_whole_has_defaults_for_the_rest(write, good):
     write(good + "  optimizer:\n    learning_rate: 0.5\n")
     assert load("mine.yaml").origins["trainer.optimizer.learning_rate"] == "mine.yaml:9"
     loaded = load("mine.yaml", ["trainer.optimizer.momentum=0.5", "trainer.optimizer={name: adam}"])
@@ -146,7 +146,7 @@ def test_a_file_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path, good)
     assert load(file).declaration.name == "mine"
 
 
-def test_the_users_own_code_is_found_beside_the_declaration_and_not_imported(tmp_path, monkeypatch, good):
+def test_modules_next_to_the_declaration_are_found_and_not_imported(tmp_path, monkeypatch, good):
     (tmp_path / "conf" / "nets").mkdir(parents=True)
     (tmp_path / "conf" / "nets" / "__init__.py").write_text("raise RuntimeError('imported')")
     (tmp_path / "conf" / "nets" / "small.py").write_text(
@@ -167,7 +167,7 @@ def test_a_preset_wins_over_a_file_of_its_name(tmp_path, monkeypatch):
         load("./digits")
 
 
-def test_a_target_that_nobody_knows_is_told_with_those_that_are_known():
+def test_an_unknown_target_is_refused_with_the_known_ones():
     with pytest.raises(DeclarationError, match=r"there is no target 'Vertex'\n  expected: one of .*vertex"):
         load("digits", target="Vertex")
 

@@ -1,4 +1,4 @@
-"""Whatever a declaration holds: it is right, or each problem is told with its place, and nothing else happens."""
+"""Any declaration is valid, or each problem is reported with its place, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def check(number: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
     mutation = mutate(number)
     file = folder / mutation.file
     file.write_bytes(mutation.content)
-    # `--set=`: what starts with a dash is no option.
+    # With `--set=`, a value that starts with a dash is no option.
     sets = [f"--set={override}" for override in mutation.overrides]
     code = main(["validate", str(file), *sets])
-    said = capsys.readouterr()
-    shown = said.out + said.err
+    output = capsys.readouterr()
+    shown = output.out + output.err
     assert all(character.isprintable() or character == "\n" for character in shown), (number, shown)
     assert "Traceback" not in shown
     if code == 0:
-        assert said.err == ""
+        assert output.err == ""
         assert main(["show", str(file), *sets]) == 0
         shown = capsys.readouterr().out
         assert all(character.isprintable() or character == "\n" for character in shown), (number, shown)
@@ -44,17 +44,17 @@ def check(number: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
         assert document.value == json.loads(declaration.to_json()), number
         return code
     assert code == 2, (number, shown)
-    heading = ONE.match(said.err)
-    assert heading, (number, said.err)
+    heading = ONE.match(output.err)
+    assert heading, (number, output.err)
     if heading[1]:
-        assert len(PLACED.findall(said.err)) == int(heading[1]), (number, said.err)
+        assert len(PLACED.findall(output.err)) == int(heading[1]), (number, output.err)
     return code
 
 
-def test_mutated_declarations_are_right_or_told_to_be_wrong(tmp_path, monkeypatch, capsys):
+def test_mutated_declarations_are_accepted_or_refused_with_places(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     before = set(os.listdir(tmp_path))
     codes = [check(number, tmp_path, capsys) for number in range(COUNT)]
-    # Both happen; and nothing is left behind but the declarations.
+    # Both codes occur, and only the declarations are in the folder.
     assert 0.02 < codes.count(0) / len(codes) < 0.9
     assert all(name.endswith(".yaml") for name in set(os.listdir(tmp_path)) - before)

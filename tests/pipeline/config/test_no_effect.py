@@ -1,4 +1,4 @@
-"""What is written down for another path, strategy, task or model: told, and nothing else is."""
+"""Warnings of options for another path, strategy, task or model, and of nothing else."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _EVALUATOR = [_CLUSTER, "trainer.distribution.evaluator=true"]
         ("trainer.distribution.start_delay_secs=0", "the evaluator task, and there is none", _EVALUATOR),
     ],
 )
-def test_what_is_of_another_path_strategy_or_task_is_told(write, good, override, whose, fitting):
+def test_options_of_another_path_strategy_or_task_have_a_warning(write, good, override, whose, fitting):
     write(good)
-    said = f"{override.partition('=')[0]} has no effect: it is for {whose}"
-    assert load("mine.yaml", [override]).warnings == (f"--set  {said}",)
+    message = f"{override.partition('=')[0]} has no effect: it is for {whose}"
+    assert load("mine.yaml", [override]).warnings == (f"--set  {message}",)
     assert load("mine.yaml", [override, *fitting]).warnings == ()
     write(good + "  steps_per_execution: 7\n")
     (warning,) = load("mine.yaml").warnings
     assert warning == "mine.yaml:8  trainer.steps_per_execution has no effect: it is for the Keras paths"
 
 
-def test_the_pace_of_evaluations_is_none_of_what_each_checkpoint_is_evaluated_for(write, good):
+def test_throttle_secs_has_no_effect_where_each_checkpoint_is_evaluated(write, good):
     write(good)
     override = "trainer.distribution.throttle_secs=30"
     assert load("mine.yaml", [override]).warnings == ()
@@ -48,14 +48,14 @@ def test_the_pace_of_evaluations_is_none_of_what_each_checkpoint_is_evaluated_fo
         ("{name: sgd, weight_decay: 0.01}", False),
     ],
 )
-def test_a_weight_decay_beside_that_of_adamw_is_told(write, good, optimizer, warned):
+def test_weight_decay_in_addition_to_that_of_adamw_has_a_warning(write, good, optimizer, warned):
     warnings = load(write(f"{good}  optimizer: {optimizer}\n")).warnings
     assert len(warnings) == warned
     if warned:
         assert warnings[0].startswith("mine.yaml:8  trainer.optimizer.weight_decay is L2 on kernels")
 
 
-def test_what_show_prints_says_nothing_new(write, good, capsys):
+def test_the_output_of_show_has_no_new_warnings(write, good, capsys):
     write(good + "tune: {ranges: {trainer.optimizer.momentum: [0.5, 0.9]}}\n")
     assert main(["show", "mine.yaml"]) == 0
     write(capsys.readouterr().out, "whole.yaml")
@@ -78,7 +78,7 @@ def declare(write, good):
     return text
 
 
-def test_what_a_model_fn_does_not_take_is_told_at_once(declare, capsys):
+def test_options_that_a_model_fn_does_not_read_have_one_warning(declare, capsys):
     declare(WHOLE)
     (warning,) = load("mine.yaml").warnings
     assert warning.startswith("mine.yaml:")
@@ -86,9 +86,9 @@ def test_what_a_model_fn_does_not_take_is_told_at_once(declare, capsys):
     assert main(["validate", "mine.yaml"]) == 0
     assert f"    warning: {warning}\n" in capsys.readouterr().out
     assert main(["show", "mine.yaml"]) == 0
-    said = capsys.readouterr()
-    assert "warning" not in said.out
-    assert warning in said.err
+    output = capsys.readouterr()
+    assert "warning" not in output.out
+    assert warning in output.err
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_what_a_model_fn_does_not_take_is_told_at_once(declare, capsys):
         "from elsewhere import net\n",
     ],
 )
-def test_a_network_and_what_the_text_cannot_tell_are_passed(declare, module):
+def test_networks_and_undecidable_code_have_no_warnings(declare, module):
     declare(module)
     assert load("mine.yaml").warnings == ()
 
 
-def test_defaults_and_presets_are_no_word_of_the_users(declare):
+def test_defaults_and_presets_have_no_warnings(declare):
     declare(WHOLE, "")
     assert load("mine.yaml").warnings == ()
     assert load("mnist", ["trainer.model=mynet:net"]).warnings == ()
@@ -112,7 +112,7 @@ def test_defaults_and_presets_are_no_word_of_the_users(declare):
     assert warning == "--set  trainer.optimizer.momentum has no effect: mynet:net does not read it from params"
 
 
-def test_options_of_the_loss_are_told_as_well_and_a_module_file_takes_none(declare):
+def test_options_of_the_loss_and_params_of_a_module_file_have_a_warning(declare):
     declare(WHOLE, "  params: {units: 3}\n  label_smoothing: 0.1\n  class_weights: {'3': 2}\n")
     (warning,) = load("mine.yaml").warnings
     assert "trainer.label_smoothing, trainer.class_weights.3 have no effect: mynet:net" in warning
@@ -123,7 +123,7 @@ def test_options_of_the_loss_are_told_as_well_and_a_module_file_takes_none(decla
     assert "trainer.params.units has no effect: a module file brings its own" in warning
 
 
-def test_a_default_that_is_written_out_is_nobodys_wish(declare, write, capsys):
+def test_a_default_that_is_written_out_has_no_warning(declare, write, capsys):
     declare(WHOLE, "  params: {units: 3}\n")
     assert load("mine.yaml").warnings == ()
     assert main(["show", "mine.yaml"]) == 0

@@ -1,4 +1,4 @@
-"""How many parts of a batch are computed at the same time, and with how many threads."""
+"""The number of parts of a batch that run in parallel, and of their threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cpus(monkeypatch: pytest.MonkeyPatch):
         (4, {**AUTO, "distribution": {"train": "multi_worker_mirrored:2"}}, 4),
         (8, {**AUTO, "threads": {"inter_op": 3}}, 3),
         (1, {"model": "mine:net", "parallel_parts": 3}, 3),
-        # Where it is not known that each example is computed by itself, or another thing computes the step.
+        # Not where examples may depend on each other, or another technique computes the step.
         (4, {**AUTO, "model": "mine:net"}, 1),
         (4, {**AUTO, "model": "cifar_resnet9"}, 1),
         (4, {**AUTO, "xla": True}, 1),
@@ -58,10 +58,10 @@ def test_a_gpu_computes_whole_batches(cpus, monkeypatch):
     assert _declare(parallel_parts=5).intra_op is None
 
 
-def test_auto_keeps_to_the_ops_that_the_environment_allows_at_the_same_time(cpus, monkeypatch):
+def test_auto_is_at_most_the_exported_inter_op_threads(cpus, monkeypatch):
     cpus(8)
-    for said, expected in (("3", 3), ("0", 8)):
-        monkeypatch.setenv("TF_NUM_INTEROP_THREADS", said)
+    for value, expected in (("3", 3), ("0", 8)):
+        monkeypatch.setenv("TF_NUM_INTEROP_THREADS", value)
         assert runtime.parts_at_once(_declare(**AUTO)) == expected
 
 
@@ -70,7 +70,7 @@ def test_auto_keeps_to_the_ops_that_the_environment_allows_at_the_same_time(cpus
     [
         (4, AUTO, 1),
         (4, {"parallel_parts": 2, "distribution": {"train": "mirrored:2"}}, 1),
-        # More CPUs than the parts keep at work.
+        # More CPUs than the parts keep busy.
         (64, AUTO, None),
         (4, {"parallel_parts": 2}, None),
         (1, AUTO, None),
@@ -78,14 +78,14 @@ def test_auto_keeps_to_the_ops_that_the_environment_allows_at_the_same_time(cpus
         (4, {**AUTO, "threads": {"intra_op": 2}}, 2),
     ],
 )
-def test_an_op_has_one_thread_where_parts_keep_the_cpus_at_work(cpus, count, declared, threads):
+def test_an_op_has_one_thread_where_parts_keep_the_cpus_busy(cpus, count, declared, threads):
     cpus(count)
     section = _declare(**declared)
     assert section.intra_op == threads
     assert section.environment.get("TF_NUM_INTRAOP_THREADS") == (str(threads) if threads else None)
 
 
-def test_exported_threads_go_before_that_one(cpus, monkeypatch):
+def test_exported_intra_op_threads_take_precedence(cpus, monkeypatch):
     cpus(4)
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")
     assert _declare(**AUTO).environment == {}

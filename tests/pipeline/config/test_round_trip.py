@@ -21,7 +21,7 @@ scalars = (
     | st.integers(-(2**63) + 1, 2**63 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=30)
-    # What YAML loaders like to take for something else.
+    # Texts that YAML loaders may read as another type.
     | st.sampled_from(
         ["yes", "null", "~", "1e-3", "010", "0x1F", "1:30", "2024-01-01", "=", "<<", "- a", "a: b", "#", "1_0"]
     )
@@ -86,18 +86,18 @@ def test_one_line_of_yaml_holds_any_value(value):
 
 
 def test_json_is_canonical():
-    def told(params: str) -> str:
+    def to_json(params: str) -> str:
         return load("mnist", ["trainer.model=cifar_resnet9", f"trainer.params={params}"]).declaration.to_json()
 
-    one = told("{width: 1, synchronized: 2}")
-    other = told("{synchronized: 2, width: 1}")
+    one = to_json("{width: 1, synchronized: 2}")
+    other = to_json("{synchronized: 2, width: 1}")
     assert one == other
     assert list(json.loads(one)) == sorted(json.loads(one))
-    assert one != told("{synchronized: 2, width: 2}")
+    assert one != to_json("{synchronized: 2, width: 2}")
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "cifar10"])
-def test_what_show_prints_is_a_declaration_that_loads(tmp_path: Path, name):
+def test_the_output_of_show_loads_as_the_same_declaration(tmp_path: Path, name):
     params = "trainer.params={width: 0.5, synchronized: 'a # b'}"
     loaded = load(name, ["trainer.seed=7", "trainer.optimizer.name=adam", "trainer.model=cifar_resnet9", params])
     for number, text in enumerate([render(loaded.declaration.dict(), loaded.origins), loaded.declaration.to_yaml()]):
@@ -113,7 +113,7 @@ def test_json_that_is_no_declaration_is_refused(text):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**70, {1: 2}, (1, 2), object(), b"x"])
-def test_what_json_could_not_give_back_is_refused(value):
+def test_values_that_json_cannot_restore_are_refused(value):
     fields = {"name": "x", "data": {"dataset": "d"}, "trainer": {"train_steps": 1, "params": {"p": value}}}
     with pytest.raises(ValueError, match="params"):
         Declaration.parse_obj(fields)

@@ -1,4 +1,4 @@
-"""What a training is refused with: the place of each problem, and a word of its reason; and what is taken."""
+"""Rules of the section `trainer`: refused declarations with place and reason, and accepted ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODULES = {
 
 @pytest.fixture
 def declare(write: Callable[..., Path]) -> Callable[[str], str]:
-    """Returns a declaration's text, with its section `trainer` of what is given as YAML, and the modules beside it."""
+    """Returns a declaration's text with the given YAML as `trainer`; writes the modules next to it."""
 
     def text(given: str) -> str:
         for name, module in MODULES.items():
@@ -68,7 +68,7 @@ EVALUATES = ", eval: {devices: {gpu: [2]}}, evaluator: true"
 PIECES = "schedule: piecewise, boundaries: [5], values: [1, 2]"
 SYNCHRONIZED = "model: cifar_resnet9, params: {synchronized: true}, xla: true"
 _TRAIN = "trainer.distribution.train"
-# (declared in `trainer`, the place of the one problem, a part of what is said of it)
+# (declared in `trainer`, place of the one problem, part of its message)
 REFUSED = [
     # Code
     ("module_file: runs.py, path: keras", "trainer.path: keras", "trains by its own code"),
@@ -147,7 +147,7 @@ REFUSED = [
     (distribution("strategy: tpu, tpu: my-tpu, devices: {gpu: 3}"), f"{_TRAIN}.devices", "TPU's own cores"),
     ("distribution: {eval: {strategy: tpu}}", "trainer.distribution.eval.strategy: tpu", "evaluates on CPU or GPU"),
     (distribution("strategy: mirrored", ", evaluator: true"), "trainer.distribution.evaluator: true", "one process"),
-    # All that follows from a strategy that nobody knows is left out.
+    # The consequences of an unknown strategy are left out.
     (distribution("strategy: miror, workers: 3, devices: {cpu: 3}"), f"{_TRAIN}.strategy: miror", "`mirrored`?"),
     (f"deterministic: true, {SERVERS}", "trainer.deterministic: true", "no two runs are bitwise equal"),
     (f"model: 'own:whole', {COMPRESSED}", f"{_TRAIN}.gradient_compression: bf16", "built-in training step"),
@@ -161,14 +161,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "place", "said"), REFUSED)
-def test_what_is_refused(declare, problems, given, place, said):
+@pytest.mark.parametrize(("given", "place", "text"), REFUSED)
+def test_a_wrong_trainer_section_is_refused(declare, problems, given, place, text):
     (problem,) = problems(declare(given))
     assert place in problem.splitlines()[0]
-    assert said in problem
+    assert text in problem
 
 
-TAKEN = [
+ACCEPTED = [
     "model: 'own:whole', params: {a: 1}, evaluator: {prediction_key: scores}",
     "model: 'own:any', params: {a: 1}, path: keras_custom_loop, evaluator: {prediction_key: probabilities}",
     "module_file: trains.py, keep_best: loss, early_stopping: loss",
@@ -201,8 +201,8 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize("given", TAKEN)
-def test_what_is_taken(declare, write, given):
+@pytest.mark.parametrize("given", ACCEPTED)
+def test_a_right_trainer_section_is_accepted(declare, write, given):
     assert load(write(declare(given))).declaration
 
 
@@ -232,7 +232,7 @@ def test_an_option_of_another_strategy(problems, declare, strategy, key, value, 
     assert f"set {_TRAIN}.strategy to {' or '.join(owners)}" in problem
 
 
-def test_a_default_may_stand_at_every_strategy(write, good):
+def test_every_strategy_accepts_the_defaults(write, good):
     # `show` writes every value, and what it writes can be run.
     write(good)
     defaults = load("mine.yaml").declaration.trainer.distribution.dict()
@@ -242,10 +242,10 @@ def test_a_default_may_stand_at_every_strategy(write, good):
         assert load("mine.yaml").declaration.trainer.distribution.dict() == defaults
 
 
-def test_several_mistakes_are_told_at_once_and_none_that_follows_from_another(problems, declare):
+def test_several_mistakes_are_reported_at_once_without_their_consequences(problems, declare):
     text = declare(distribution("workers: 2, devices: {cpu: 3}", ", evaluator: true, network: privat"))
     found = [problem.splitlines()[0].partition("trainer.distribution.")[2] for problem in problems(text)]
-    # And not that 128 examples do not divide among 3 devices.
+    # Not reported: 128 examples do not divide among 3 devices.
     assert sorted(found) == ["evaluator: true", "network: privat", "train.devices", "train.workers: 2"]
 
 
@@ -261,7 +261,7 @@ def test_several_mistakes_are_told_at_once_and_none_that_follows_from_another(pr
         (TWO, False),
     ],
 )
-def test_what_is_taken_on_every_path_decides_the_model_or_not(write, declare, path, given, deciding):
+def test_options_of_every_path_decide_the_model_or_not(write, declare, path, given, deciding):
     trainer = load(write(declare(f"path: {path}, {given}"))).declaration.trainer
     key = given.partition(":")[0]
     assert (key in trainer.split()[0], key in trainer.split()[1]) == (deciding, not deciding)
@@ -281,20 +281,20 @@ def test_stages_are_a_number_or_lists_of_layers(write, declare, declared, count,
     trainer = load(write(declare(f"pipeline_parallel: {declared}"))).declaration.trainer
     section = trainer.pipeline_parallel
     assert (section.stage_count, trainer.logical_cpus, section.ideal_bubble) == (count, cpus, pytest.approx(ideal))
-    # What is trained is another sum, wherever the stages are.
+    # Microbatches change the sum of the gradients; devices do not.
     deciding, operational = trainer.split()
     assert "devices" not in deciding["pipeline_parallel"]
     assert list(operational["pipeline_parallel"]) == ["devices"]
 
 
 @pytest.mark.parametrize(("declared", "found"), [("4", (4, 0.0)), ("{steps: 8, outer_momentum: 0.5}", (8, 0.5))])
-def test_weights_are_averaged_after_so_many_steps(write, declare, declared, found):
+def test_sync_every_is_a_number_of_steps_or_a_section(write, declare, declared, found):
     section = load(write(declare(f"path: keras, sync_every: {declared}, {WORKERS}"))).declaration.trainer.sync_every
     assert (section.steps, section.outer_momentum) == found
 
 
-# Text that does not tell whether it is a network or a whole model_fn.
-UNTOLD = [
+# Code that does not show whether it is a network or a whole model_fn.
+UNDECIDABLE = [
     "from elsewhere import net",
     "import functools\nnet = functools.partial(print, 1)",
     "net = lambda: None",
@@ -305,8 +305,8 @@ UNTOLD = [
 NETWORKS = ["def net(*sizes): pass", "if True:\n    def net(num_classes): pass", "def net(features, num_classes): pass"]
 
 
-@pytest.mark.parametrize("module", [*UNTOLD, *NETWORKS])
-def test_what_the_text_cannot_tell_and_networks_pass_on_every_path(write, declare, module):
+@pytest.mark.parametrize("module", [*UNDECIDABLE, *NETWORKS])
+def test_undecidable_code_and_networks_are_accepted_on_every_path(write, declare, module):
     write(f"{module}\n", "nets.py")
     write(declare("model: 'nets:net', path: keras"))
     for path in ("keras", "estimator"):

@@ -1,4 +1,4 @@
-"""Several files, standard input, variables of the environment, and keys that are free for anchors."""
+"""Several files, standard input, environment variables, and keys that are free for anchors."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_null_switches_off_what_an_empty_key_leaves(folder):
     [
         ("distribution: {train: 'mirrored:2'}", "distribution: {train: {devices: 4}}"),
         ("distribution: {train: 'mirrored:2'}", "distribution: {train: }"),
-        # What is short above stands for the whole: the devices of `mirrored` are not those of a cluster.
+        # A short form above replaces the whole section: the devices of `mirrored` are not those of a cluster.
         ("distribution: {train: 'mirrored:4'}", "distribution: {train: 'multi_worker_mirrored:2'}"),
         ("distribution: {train: {strategy: mirrored, devices: {gpu: 2}}}", "distribution: {train: {devices: 2}}"),
         ("keep_best: accuracy", "keep_best: {mode: max}"),
@@ -112,7 +112,7 @@ def test_null_switches_off_what_an_empty_key_leaves(folder):
     ],
 )
 def test_a_short_form_means_the_same_below_and_above(folder, below, above):
-    """As of one file, in which the last part of what is above is set."""
+    """The expected result is the lower file's, with the upper file's last key as an override."""
     (folder / "base" / "base.yaml").write_text(BASE.replace("500", f"500\n  {below}"))
     (folder / "mine.yaml").write_text(f"trainer:\n  {above}\n")
     values, path = yaml.safe_load(above), ["trainer"]
@@ -144,18 +144,18 @@ def test_a_name_with_the_sign_in_it_is_one_file(folder):
 def test_the_place_of_an_error_names_its_file(folder):
     (folder / "mine.yaml").write_text(MINE + "trainer: {}\npushr: {}\n")
     (folder / "base" / "base.yaml").write_text(BASE.replace("500", "lots"))
-    said = refused("base/base.yaml+mine.yaml")
-    places = [line.split()[0] for line in said.splitlines() if ".yaml:" in line]
+    message = refused("base/base.yaml+mine.yaml")
+    places = [line.split()[0] for line in message.splitlines() if ".yaml:" in line]
     assert places == ["base/base.yaml:7", "mine.yaml:6", "mine.yaml:7"]
-    assert "tfx-estimator validate base/base.yaml+mine.yaml" in said
+    assert "tfx-estimator validate base/base.yaml+mine.yaml" in message
     assert "there is no declaration yours.yaml" in refused("base/base.yaml+yours.yaml")
 
 
-def test_a_section_that_is_replaced_leaves_no_line_behind(folder):
+def test_a_replaced_section_is_reported_with_its_last_file_only(folder):
     (folder / "mine.yaml").write_text("trainer: {optimizer: 3}\n")
-    said = refused("base/base.yaml+mine.yaml")
-    assert "mine.yaml:1  trainer.optimizer: 3" in said
-    assert "base.yaml" not in said.partition("then:")[0].splitlines()[2:][0]
+    message = refused("base/base.yaml+mine.yaml")
+    assert "mine.yaml:1  trainer.optimizer: 3" in message
+    assert "base.yaml" not in message.partition("then:")[0].splitlines()[2:][0]
 
 
 def test_standard_input_is_read_once_and_its_paths_start_here(folder, monkeypatch, capsys):
@@ -163,10 +163,10 @@ def test_standard_input_is_read_once_and_its_paths_start_here(folder, monkeypatc
     _read_input.cache_clear()
     try:
         assert main(["show", "-", "mine.yaml", "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["declaration"]["pusher"]["destination"] == str(folder / "served")
-        assert told["origins"]["trainer.train_steps"] == "standard input:7"
-        assert told["files"] == ["-", str(folder / "mine.yaml")]
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["declaration"]["pusher"]["destination"] == str(folder / "served")
+        assert shown["origins"]["trainer.train_steps"] == "standard input:7"
+        assert shown["files"] == ["-", str(folder / "mine.yaml")]
         assert load("-").declaration.name == "base"
         _read_input.cache_clear()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"name: \xff")))
@@ -175,7 +175,7 @@ def test_standard_input_is_read_once_and_its_paths_start_here(folder, monkeypatc
         _read_input.cache_clear()
 
 
-def test_every_verb_takes_several(folder, capsys):
+def test_verbs_accept_several_files(folder, capsys):
     assert main(["validate", "base/base.yaml+mine.yaml", "digits"]) == 0
     assert "0.1" not in capsys.readouterr().err
     output = str(folder / "pipeline.yaml")
@@ -184,7 +184,7 @@ def test_every_verb_takes_several(folder, capsys):
     assert output
 
 
-def test_variables_are_put_in_with_their_kinds(folder, monkeypatch):
+def test_variables_are_inserted_with_their_types(folder, monkeypatch):
     monkeypatch.setenv("STEPS", "70")
     monkeypatch.setenv("RATE", "3e-1")
     monkeypatch.setenv("WHERE", "a: {b} # c")
@@ -213,37 +213,37 @@ def test_variables_are_put_in_with_their_kinds(folder, monkeypatch):
         "70": "key",
         "filled": "full",
     }
-    # What is written of it holds the values, whatever the environment is when it is read.
+    # The written declaration holds the values, independent of the environment of its reader.
     monkeypatch.setenv("STEPS", "1")
     (folder / "written.yaml").write_text(declaration.to_yaml())
     assert load("written.yaml").declaration == declaration
     assert Declaration.from_json(declaration.to_json()) == declaration
 
 
-def test_what_is_not_set_is_refused_where_it_stands(folder, monkeypatch):
+def test_an_unset_variable_is_refused_with_its_place(folder, monkeypatch):
     monkeypatch.delenv("NOT_SET", raising=False)
     (folder / "mine.yaml").write_text(
         "trainer:\n  train_steps: ${NOT_SET}\n  model: ${1x}\n  seed: ${NOT_SET\n  path: ${NOT_SET:-${A}}\n"
     )
-    said = refused("base/base.yaml+mine.yaml", ("evaluator.min_accuracy=${NOT_SET}",))
-    assert "has 5 problems" in said
+    message = refused("base/base.yaml+mine.yaml", ("evaluator.min_accuracy=${NOT_SET}",))
+    assert "has 5 problems" in message
     for place in ("mine.yaml:2  trainer.train_steps", "mine.yaml:3  trainer.model", "mine.yaml:4  trainer.seed"):
-        assert place in said
-    assert "NOT_SET is not set" in said
-    assert "${NOT_SET:-DEFAULT}" in said
-    assert "${NOT_SET:-${A}: this is not a variable's name" in said
-    assert "${1x}: this is not a variable's name" in said
-    assert "--set evaluator.min_accuracy=${NOT_SET}  evaluator.min_accuracy" in said
+        assert place in message
+    assert "NOT_SET is not set" in message
+    assert "${NOT_SET:-DEFAULT}" in message
+    assert "${NOT_SET:-${A}: this is not a variable's name" in message
+    assert "${1x}: this is not a variable's name" in message
+    assert "--set evaluator.min_accuracy=${NOT_SET}  evaluator.min_accuracy" in message
 
 
-def test_what_holds_no_text_of_yaml_can_make_none(folder, monkeypatch):
-    """What a variable holds is one value, never more keys."""
+def test_a_variable_is_never_read_as_yaml(folder, monkeypatch):
+    """A variable holds one value, never more keys."""
     for evil in ("base\ntrainer: {model: evil}", "<<", "{a: b}", "*rates"):
         monkeypatch.setenv("EVIL", evil)
         (folder / "mine.yaml").write_text("name: ${EVIL}\n")
-        said = refused("base/base.yaml+mine.yaml")
-        assert "has 1 problem" in said
-        assert "mine.yaml:1  name" in said
+        message = refused("base/base.yaml+mine.yaml")
+        assert "has 1 problem" in message
+        assert "mine.yaml:1  name" in message
 
 
 def test_keys_that_begin_with_x_are_free_for_anchors(folder):

@@ -1,4 +1,4 @@
-"""Options of `trainer`: what they take, and what they say of what they do not."""
+"""Options of `trainer`: accepted values, and the messages for wrong ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 pytestmark = pytest.mark.unit
 
 
-def test_both_are_off_unless_declared_and_take_a_metric_s_name_for_a_section(write, good):
+def test_keep_best_and_early_stopping_are_off_by_default_and_may_be_a_metrics_name(write, good):
     write(good)
     trainer = load("mine.yaml").declaration.trainer
     assert trainer.keep_best is trainer.early_stopping is None
@@ -30,7 +30,7 @@ def test_both_are_off_unless_declared_and_take_a_metric_s_name_for_a_section(wri
     assert loaded.declaration.trainer.early_stopping == EarlyStopping(metric="average_loss", patience=5)
     assert loaded.origins["trainer.keep_best.metric"] == "mine.yaml:8"
     assert load("mine.yaml", ["trainer.keep_best=null"]).declaration.trainer.keep_best is None
-    # An empty section is none, as null is.
+    # An empty section is the same as null.
     assert load("mine.yaml").declaration.trainer.early_stopping is None
     assert type(loaded.declaration).from_json(loaded.declaration.to_json()) == loaded.declaration
 
@@ -54,7 +54,7 @@ def test_both_are_off_unless_declared_and_take_a_metric_s_name_for_a_section(wri
         ("ThresholdAtRecall", None),
     ],
 )
-def test_a_known_name_tells_which_way_it_is_better(metric, better):
+def test_a_known_metric_has_a_direction(metric, better):
     assert KeepBest(metric=metric).better == better
     assert KeepBest(metric=metric, mode="max").better == "max"
 
@@ -75,7 +75,7 @@ def saved_model(folder: Path) -> str:
     return str(prefix)
 
 
-def test_weights_are_found_in_whatever_a_training_leaves(tmp_path):
+def test_weights_are_found_in_checkpoints_and_saved_models(tmp_path):
     first, last = checkpoint(tmp_path / "run", 20), checkpoint(tmp_path / "run", 60)
     assert WarmStart(checkpoint=str(tmp_path / "run")).prefix == last
     assert WarmStart(checkpoint=first).prefix == first
@@ -107,7 +107,7 @@ TUNED = "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values
 
 
 @pytest.mark.parametrize(
-    ("code", "lines", "said"),
+    ("code", "lines", "message"),
     [
         ("model: mnist_cnn", RESUMED % "", ""),
         ("model: mnist_cnn", RESUMED.replace("run", "late") % "", "checkpoint is already at the last step"),
@@ -117,14 +117,14 @@ TUNED = "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values
         ("module_file: runs.py", "  warm_start: {checkpoint: run}\n", "a run_fn makes its own model"),
     ],
 )
-def test_what_goes_on_from_a_checkpoint(write, refuse, good, tmp_path, code, lines, said):
+def test_only_a_built_in_training_resumes_from_a_checkpoint(write, refuse, good, tmp_path, code, lines, message):
     write("def trainer_fn(fn_args, schema): ...\n", "own.py")
     write("def run_fn(fn_args): ...\n", "runs.py")
     checkpoint(tmp_path / "run", 20)
     checkpoint(tmp_path / "late", 500)
     text = good.replace("model: mnist_cnn", code) + lines
-    if said:
-        assert said in refuse(text)
+    if message:
+        assert message in refuse(text)
     else:
         assert load(write(text)).declaration.trainer.warm_start.step == 20
 
@@ -143,7 +143,7 @@ def weights_of(declaration: Declaration, *names: str):
     [("[1, 2, 0.5]", (1.0, 2.0, 0.5)), ("{bird: 3}", (1.0, 3.0, 1.0)), ("{cat: 0, dog: 2.5}", (0.0, 1.0, 2.5))],
 )
 def test_weights_are_by_label_or_by_name(write, good, declared, by_label):
-    # Of a data set whose classes are not known yet.
+    # The classes of this data set are not known yet.
     good = good.replace("dataset: mnist", "dataset: pets")
     loaded = load(write(good + f"  class_weights: {declared}\n  label_smoothing: 0.1\n"))
     assert weights_of(loaded.declaration, "cat", "bird", "dog") == by_label
@@ -163,7 +163,7 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "text"),
     [
         ("label_smoothing: 1", "out of range"),
         ("class_weights: 2", "a whole number is no list and a whole number is no mapping"),
@@ -176,30 +176,30 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
         ("warm_start: {checkpoint: a, model: b}", "checkpoint and model are both given"),
     ],
 )
-def test_what_cannot_be(refuse, good, line, said):
+def test_a_wrong_option_is_refused(refuse, good, line, text):
     message = refuse(good.replace("dataset: mnist", "dataset: digits") + f"  {line}\n")
     assert "mine.yaml:8  trainer." in message
-    assert said in message
+    assert text in message
 
 
 @pytest.mark.parametrize(
-    ("dataset", "weights", "said"),
+    ("dataset", "weights", "message"),
     [
         ("mnist", "{'10': 2}", "no class `10`"),
         ("mnist", "{'9': 2}", ""),
         ("cifar10", "{frg: 2}", "did you mean `frog`?"),
         ("cifar10", "[1, 2]", "one for each label, in this order: airplane, automobile"),
         ("cifar10", "{frog: 2, ship: 3}", ""),
-        # As TFDS names them where its file of names is missing.
+        # TFDS's names where its file of names is missing.
         ("cifar10", "{'6': 2}", ""),
         ("cifar10", "{frog: 2, '6': 2}", "no class `6`"),
         ("fashion_mnist", "{any: 2}", ""),
     ],
 )
-def test_the_classes_of_known_data_sets_are_known(refuse, write, good, dataset, weights, said):
+def test_the_classes_of_known_data_sets_are_known(refuse, write, good, dataset, weights, message):
     text = good.replace("dataset: mnist", f"dataset: {dataset}") + f"  class_weights: {weights}\n"
-    if said:
-        assert said in refuse(text)
+    if message:
+        assert message in refuse(text)
     else:
         assert load(write(text)).declaration.trainer.class_weights
 
@@ -215,12 +215,12 @@ def test_the_classes_of_an_image_folder_are_known(refuse, good, tmp_path):
     assert loaded.declaration.trainer.class_weights == {"dog": 2.0}
 
 
-def test_numbers_are_in_their_order_and_names_in_that_of_the_alphabet():
+def test_numbers_are_sorted_by_value_and_names_by_the_alphabet():
     assert sort_classes(["10", "2", "1", "02", "9" * 50, "2"]) == ["1", "02", "2", "10", "9" * 50]
     assert sort_classes(["10", "2", "a"]) == ["10", "2", "a"]
 
 
-def test_a_class_is_meant_by_each_form_of_its_name():
+def test_a_class_is_found_by_each_unicode_form_of_its_name():
     names = sort_classes(["cafe\u0301", "dog"])
     assert find_label("caf\u00e9", names) == find_label("cafe\u0301", names) == find_label(0, names) == 0
     assert weights_by_label({"cafe\u0301": 2.0}, names) == (2.0, 1.0)

@@ -1,4 +1,4 @@
-"""The section `tune`: what it may say, and what is refused before anything runs."""
+"""The section `tune`: accepted ranges, and refusals before anything runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "text"),
     [
         ("trainer.optimizer.learning_rat: [1, 2]", "did you mean `learning_rate`?"),
         ("data.shards: [1, 2]", "compare it: `tfx-estimator compare FILE --vary data.shards=VALUE,VALUE`"),
@@ -76,9 +76,9 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
         (f"trainer.optimizer: [{{name: adam}}]\n    {RATE}: [0.1]", f"{RATE} is a part of it, and varied as well"),
     ],
 )
-def test_a_range_that_cannot_be_is_refused_with_what_to_do(problems, good, line, said):
+def test_a_wrong_range_is_refused_with_a_fix(problems, good, line, text):
     found = problems(good + ranges(line))
-    assert any(said in problem for problem in found), found
+    assert any(text in problem for problem in found), found
     assert all(problem.startswith(("mine.yaml:10  tune.ranges", "mine.yaml:9  tune.ranges")) for problem in found)
 
 
@@ -95,7 +95,7 @@ def test_a_range_that_cannot_be_is_refused_with_what_to_do(problems, good, line,
         (PIECES, "trainer.optimizer.values.0: {min: 0.1, max: 1, sampling: log}", (0.1, 1)),
     ],
 )
-def test_whatever_is_declared_can_be_varied(write, good, declared, line, values):
+def test_any_declared_value_can_be_varied(write, good, declared, line, values):
     write(f"{good}  {declared}\n" + ranges(line))
     loaded = load("mine.yaml").declaration
     assert loaded.tune is not None
@@ -105,39 +105,39 @@ def test_whatever_is_declared_can_be_varied(write, good, declared, line, values)
     assert load("again.yaml").declaration == loaded
 
 
-def test_an_extreme_is_held_against_the_whole_declaration(problems, good):
+def test_an_extreme_is_checked_with_the_whole_declaration(problems, good):
     distributed = good + '  distribution: {train: "mirrored:2"}\n'
     [problem] = problems(distributed + ranges("trainer.global_batch_size: [31, 64]"))
     assert problem.startswith("mine.yaml:11  tune.ranges.trainer.global_batch_size: 31, 64")
     assert "31 examples do not divide evenly among 2 devices" in problem
 
 
-def test_a_value_is_held_against_the_place_where_the_pipeline_is_to_run(write, good):
+def test_a_value_is_checked_for_the_target_of_the_pipeline(write, good):
     file = write(good + TUNE)
-    # Of the place of a volume there, this machine has a file.
+    # The volume's path is that of a file on this machine.
     places = (f"deploy.volumes=[{{claim: data, path: {file}}}]", f"pusher.destination={file}/served")
     sets = (*COMMON, *OF_TARGET["kubeflow"], *places)
     assert load(file, sets, "kubeflow").declaration.tune is not None
 
 
-def test_what_is_wrong_without_a_range_is_told_once(problems, good):
+def test_a_problem_outside_the_ranges_is_reported_once(problems, good):
     found = problems(good.replace("mnist_cnn", "nothing:here") + TUNE)
     assert len(found) == 1
     assert "trainer.model" in found[0]
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "text"),
     [
         ("  objective: acuracy\n", "did you mean `accuracy`?"),
         ("  strategy: hyperband\n  train_steps: 10\n", "tune.hyperband.max_steps"),
         ("  strategy: hyperband\n  hyperband: {min_steps: 400}\n", "no trial would continue"),
     ],
 )
-def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
+def test_a_wrong_section_is_refused(problems, good, lines, text):
     found = problems(good + TUNE.replace("  max_trials: 4\n", "") + lines)
     assert len(found) == 1
-    assert said in found[0]
+    assert text in found[0]
 
 
 def test_too_few_values_for_hyperband_are_refused(problems, good):
@@ -146,7 +146,7 @@ def test_too_few_values_for_hyperband_are_refused(problems, good):
     assert "hyperband starts 17 different trials, and the ranges have 4 combinations" in problem
 
 
-def test_the_shortest_trials_are_long_enough_for_what_is_declared(write, problems, good):
+def test_the_shortest_trials_must_be_long_enough_for_the_declaration(write, problems, good):
     declared = good + "  optimizer: {warmup_steps: 60}\n"
     declared += "  profile: {start_step: 90}\n" + TUNE.replace("  max_trials: 4\n", "")
     # Trials of 56, 167 and 500 steps; none is profiled.
@@ -156,24 +156,24 @@ def test_the_shortest_trials_are_long_enough_for_what_is_declared(write, problem
     ]
     write(declared + "  strategy: hyperband\n  hyperband: {min_steps: 100}\n")
     assert load("mine.yaml").declaration.tune is not None
-    # Of another strategy all trials are as long as one.
+    # With another strategy all trials have the same length.
     found = problems(declared + "  train_steps: 55\n")
     assert [each.splitlines()[1].partition(":")[0] for each in found] == [
         "trials have 55 steps; with so few, trainer.optimizer.warmup_steps"
     ]
-    # And of what is varied, too.
+    # Varied options are checked too.
     warm = ranges("trainer.optimizer.warmup_steps: [0, 200]") + "  train_steps: 100\n"
     [problem] = problems(good + warm)
     assert problem.splitlines()[1] == "200: the warm-up does not end before training does"
 
 
-def test_a_module_file_is_given_names_that_it_reads(write, problems, good):
+def test_a_module_file_must_read_its_hyperparameters(write, problems, good):
     module = good.replace("model: mnist_cnn", "module_file: own.py")
     lines = ranges("units: [8, 16]", "trainer.optimizer.learning_rate: [0.1, 0.2]")
     write("def trainer_fn(fn_args, schema): ...\n", "own.py")
     found = problems(module + lines + "  objective: auc\n")
-    for said, problem in zip(("the module file does not read fn_args.hyperparameters", "brings its own"), found):
-        assert said in problem
+    for text, problem in zip(("the module file does not read fn_args.hyperparameters", "brings its own"), found):
+        assert text in problem
     write("def trainer_fn(fn_args, schema): return fn_args.hyperparameters['values']\n", "own.py")
     write(module + ranges("units: [8, 16]") + "  objective: auc\n")
     assert load("mine.yaml").declaration.tune is not None
@@ -189,7 +189,7 @@ def test_combinations_are_counted_where_ranges_have_steps():
     assert combinations({"a": Range(min=1, max=8, step=2, sampling="log")}) == 4
 
 
-def test_ranges_of_whole_numbers_are_told_from_others():
+def test_ranges_of_whole_numbers_are_recognized():
     for path in ("trainer.seed", "trainer.augment.0.random_crop.padding", "trainer.params.width"):
         assert is_whole(path, Range(min=1, max=9))
     assert not is_whole(RATE, Range(min=1, max=9))

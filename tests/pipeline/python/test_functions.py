@@ -1,4 +1,4 @@
-"""Verbs as functions of Python: what they are given, what they raise, and what is left when they are interrupted."""
+"""Verbs as Python functions: arguments, exceptions, and interruption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.python.call import set_words
 
 pytestmark = pytest.mark.unit
 
-# Python leaves SIGINT alone where whoever started the tests has it ignored, as a shell has it of what it starts by `&`.
+# Python installs no handler of SIGINT where its parent ignores the signal, as a shell does for commands with `&`.
 RUN = """
 import signal
 import tfx_estimator
@@ -56,7 +56,7 @@ def test_validate_gives_the_declaration() -> None:
         tfx_estimator.validate("digits", {"trainer.train_steps": 0})
 
 
-def test_of_several_sources_the_later_override(tmp_path) -> None:
+def test_later_sources_override_earlier_ones(tmp_path) -> None:
     for name, steps in (("one", 7), ("two", 8)):
         (tmp_path / f"{name}.yaml").write_text(f"trainer: {{train_steps: {steps}}}\n")
     sources = ["digits", tmp_path / "one.yaml", str(tmp_path / "two.yaml")]
@@ -69,17 +69,17 @@ def test_of_several_sources_the_later_override(tmp_path) -> None:
             verb(sources, workdir=tmp_path / "runs", progress=False)
 
 
-def test_a_wrong_declaration_is_raised_and_not_printed_whatever_stands_for_stderr(tmp_path) -> None:
+def test_a_wrong_declaration_is_raised_and_not_printed_to_a_replaced_stderr(tmp_path) -> None:
     async def cell() -> None:
-        """As in a notebook, whose loop runs while a cell does."""
+        """Runs as in a notebook, whose event loop is already running."""
         with pytest.raises(tfx_estimator.DeclarationError) as raised:
             tfx_estimator.run("digits", tmp_path / "runs", {"trainer.train_steps": 0})
         assert "trainer.train_steps: 0" in raised.value.what
         assert (raised.value.exit_code, raised.value.folder) == (2, "")
 
-    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
+    with contextlib.redirect_stderr(io.StringIO()) as output, contextlib.redirect_stdout(output):
         asyncio.run(cell())
-    assert said.getvalue() == ""
+    assert output.getvalue() == ""
     assert not (tmp_path / "runs").exists()
 
 
@@ -98,7 +98,7 @@ def test_several_threads_may_call() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
-def _begun(folder: Path) -> None:
+def _wait_for_run(folder: Path) -> None:
     """Waits until a run has its folder."""
     deadline = time.monotonic() + 60
     while not list(folder.glob("runs/digits/logs/*/declaration.yaml")):
@@ -108,28 +108,28 @@ def _begun(folder: Path) -> None:
 
 def test_an_interrupted_run_ends_in_order_and_the_next_can_begin(tmp_path) -> None:
     with start_python("-c", RUN, cwd=tmp_path) as process:
-        _begun(tmp_path)
-        below = psutil.Process(process.pid).children(recursive=True)
+        _wait_for_run(tmp_path)
+        children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
-        said, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert "ended: interrupted" in said
-    assert below
-    assert not any(each.is_running() for each in below)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert "ended: interrupted" in stdout
+    assert children
+    assert not any(each.is_running() for each in children)
     (summary,) = tmp_path.glob("runs/digits/logs/*/summary.json")
     assert '"state": "interrupted"' in summary.read_text()
 
 
 def test_nothing_outlives_a_killed_caller(tmp_path) -> None:
     with start_python("-c", RUN, cwd=tmp_path) as process:
-        _begun(tmp_path)
-        below = psutil.Process(process.pid).children(recursive=True)
+        _wait_for_run(tmp_path)
+        children = psutil.Process(process.pid).children(recursive=True)
         process.kill()
-        assert below
-        assert psutil.wait_procs(below, timeout=10)[1] == []
+        assert children
+        assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
-def test_a_module_of_the_current_folder_hides_none(tmp_path) -> None:
+def test_a_module_of_the_current_folder_shadows_none(tmp_path) -> None:
     (tmp_path / "yaml.py").write_text("raise SystemExit('hidden')")
     code = "import sys; sys.path.remove(''); import tfx_estimator.pipeline.python.functions; sys.path.insert(0, ''); "
     code += "tfx_estimator.compare('digits')"
@@ -138,7 +138,7 @@ def test_a_module_of_the_current_folder_hides_none(tmp_path) -> None:
     assert "hidden" not in done.stderr
 
 
-def test_what_a_failed_run_has_left_is_named_by_its_error(tmp_path) -> None:
+def test_the_error_of_a_failed_run_names_its_folder(tmp_path) -> None:
     for split in ("train", "test"):
         (folder := tmp_path / "images" / split / "only").mkdir(parents=True)
         (folder / "one.png").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""What functions return, of the very values that verbs write."""
+"""Results of the Python functions, made of the values that verbs write."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_run_without_evaluation_or_training_says_so() -> None:
     assert "a &lt; b" in shown
 
 
-def test_what_was_left_is_opened_again(tmp_path: Path) -> None:
+def test_results_are_opened_from_their_folders(tmp_path: Path) -> None:
     for time, accuracy in (("20261121-120000", 0.5), ("20261122-120000", 0.75)):
         (logs := tmp_path / "own" / "logs" / time).mkdir(parents=True)
         (logs / "declaration.yaml").write_text("name: own\n")
