@@ -1,4 +1,4 @@
-"""An object store of the tests' own, which TFX's file systems know."""
+"""An object store for tests, registered with TFX's file systems."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def store(root: Path):
 
         @classmethod
         def rmtree(cls, path):
-            # As it lists them.
+            # In the order of the listing.
             for file in sorted(str(file) for file in Path(located(path)).rglob("*") if file.is_file()):
                 cls._count()
                 os.remove(file)
@@ -106,14 +106,14 @@ def store(root: Path):
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch):
-    """The file system, known to TFX; `folder` is where its versions lie."""
+    """The file system, registered with TFX; `folder` holds its versions."""
     from tfx.dsl.io.filesystem_registry import DEFAULT_FILESYSTEM_REGISTRY as REGISTRY
 
     monkeypatch.setattr(REGISTRY, "_preferred_filesystem_by_scheme", dict(REGISTRY._preferred_filesystem_by_scheme))
     monkeypatch.setattr(REGISTRY, "_filesystem_priority", dict(REGISTRY._filesystem_priority))
     made = store(tmp_path)
     REGISTRY.register(made, priority=0)
-    # Copies from this machine go by it as well, as TensorFlow's file system does for gs://.
+    # It also copies local files, as TensorFlow's file system does for gs://.
     monkeypatch.setitem(REGISTRY._preferred_filesystem_by_scheme, "", made)
     made.folder = tmp_path / "bucket" / "serving"
     return made

@@ -1,4 +1,4 @@
-"""What the Pusher does with blessings, destinations and its artifact, as TFX's does."""
+"""The Pusher treats blessings, destinations and its artifact as TFX's does."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def test_a_blessed_model_is_pushed_and_its_artifact_says_where(model, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["", "ram://alone"])
-def test_the_value_of_a_runtime_parameter_is_the_folder(model, tmp_path, scheme):
+def test_a_runtime_parameter_may_name_the_folder(model, tmp_path, scheme):
     base = f"{scheme}{tmp_path}/serving"
     pushed = execute(model, base, tmp_path / "output", alone=True)
     assert pushed.get_string_custom_property("pushed_destination").startswith(f"{base}/")
 
 
 @pytest.mark.parametrize("blessings", [{"blessed": False}, {"infra": False}, {"blessed": True, "infra": False}])
-def test_what_is_not_blessed_is_not_pushed(model, tmp_path, blessings):
+def test_an_unblessed_model_is_not_pushed(model, tmp_path, blessings):
     pushed = execute(model, tmp_path / "serving", tmp_path / "output", **blessings)
     assert pushed.get_int_custom_property("pushed") == 0
     assert not (tmp_path / "serving").exists()
 
 
-def test_a_retry_finds_the_version_that_nobody_heard_of(model, tmp_path):
+def test_a_retry_finds_the_version_of_an_unreported_push(model, tmp_path):
     first = execute(model, tmp_path / "serving", tmp_path / "1")
     again = execute(model, tmp_path / "serving", tmp_path / "2")
     for name in ("pushed_version", "pushed_destination"):
@@ -79,7 +79,7 @@ def test_from_and_to_the_file_systems_of_tensorflow(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("base", "told"),
+    ("base", "message"),
     [
         ("{model}/Format-Serving/saved_model.pb", "cannot be pushed to .*(exists|directory)"),
         ("", "cannot push to the push_destination"),
@@ -87,19 +87,19 @@ def test_from_and_to_the_file_systems_of_tensorflow(model, tmp_path):
         ("nobody://knows/this", "cannot be pushed to nobody://knows/this"),
     ],
 )
-def test_a_destination_that_cannot_be_used_is_a_stated_error(model, tmp_path, base, told):
-    with pytest.raises(errors.PipelineError, match=told) as caught:
+def test_a_destination_that_cannot_be_used_is_a_stated_error(model, tmp_path, base, message):
+    with pytest.raises(errors.PipelineError, match=message) as caught:
         execute(model, base.format(model=model), tmp_path / "output")
     assert caught.value.todo
 
 
-def test_a_model_that_is_not_there_is_a_stated_error(tmp_path):
+def test_a_missing_model_is_a_stated_error(tmp_path):
     with pytest.raises(errors.PipelineError, match=r"there is no model to push in .*gone"):
         execute(tmp_path / "gone", tmp_path / "serving", tmp_path / "output")
     assert not (tmp_path / "serving").exists()
 
 
-def test_a_full_file_system_keeps_what_was_there(model, tmp_path):
+def test_a_full_file_system_keeps_the_existing_versions(model, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]

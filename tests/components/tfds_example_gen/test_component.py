@@ -54,7 +54,7 @@ def test_the_section_may_be_a_mapping(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "told", "todo"),
+    ("given", "message", "todo"),
     [
         ("mnist", "TfdsExampleGen(data=…) is 'mnist'", 'TfdsExampleGen({"dataset": …})'),
         ({}, "data.dataset\n", 'add "dataset"'),
@@ -66,11 +66,11 @@ def test_the_section_may_be_a_mapping(tmp_path, monkeypatch):
         ({"dataset": "$DATA/pets"}, "data.dataset: $DATA/pets", "expanded only in braces"),
     ],
 )
-def test_a_wrong_section_is_refused_in_pythons_words(given, told, todo):
+def test_a_wrong_section_is_refused_in_terms_of_python(given, message, todo):
     with pytest.raises(DeclarationError) as refused:
         TfdsExampleGen(given)
     text = str(refused.value)
-    assert told in text
+    assert message in text
     assert todo in text
     for words in ("--set", "YAML", "the line", "indented"):
         assert words not in text
