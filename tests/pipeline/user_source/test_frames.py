@@ -118,7 +118,7 @@ def test_a_failed_operation_shows_the_users_lines_and_none_of_tensorflows(users,
             return session.run(users.divided(tf.constant(0)))
 
     error = _raised(fail)
-    # The error itself is not shortened.
+    # TensorFlow's message itself is still long.
     assert "Detected at node" in str(error)
     assert not graph or "site-packages/tensorflow" in str(error)
     record = _record(error, tmp_path)
