@@ -21,7 +21,7 @@ COMPILED = "compiled_models:functional"
 
 @pytest.fixture
 def run(tmp_path, train):
-    """Trains 100 steps of a model of the user's, with these entries of the trainer."""
+    """Trains the user's model for 100 steps, with these entries of the trainer."""
 
     def run(path: str = "estimator", kill_at: int = 0, steps: int = 100, **section):
         params = {"kill_at": kill_at, "marker": str(tmp_path / "marker")}

@@ -115,7 +115,7 @@ def test_the_component_takes_what_tfx_takes_and_adds_settings():
         Trainer(examples=Channel(type=standard_artifacts.Examples))
 
 
-def test_a_task_gets_no_cluster_of_somebody_elses(monkeypatch):
+def test_a_task_does_not_inherit_an_external_cluster(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     assert "TF_CONFIG" not in _inherited(TaskSpec("chief", 0, 1))
@@ -138,7 +138,7 @@ def test_the_tasks_of_this_machine_reach_each_other_without_a_proxy(monkeypatch,
     for name, value in before.items():
         monkeypatch.setenv(name, value)
     assert _inherited(TaskSpec("chief", 0, 1))["no_grpc_proxy"] == after
-    # Of a cluster of somebody else's, where a task reaches itself by the name of its machine.
+    # In an external cluster a task connects to itself by its host name.
     for address, names in (("node-2:7000", ",node-2"), ("[fe80::2]:7000", ",fe80::2"), ("localhost:7000", "")):
         cluster = {"chief": ["node-1:7000"], "worker": ["node-3:7000", address]}
         config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})

@@ -1,4 +1,4 @@
-"""`trainer.seed` reaches a user's Estimators, and what is drawn in a training that goes on is drawn anew."""
+"""`trainer.seed` seeds a user's Estimators, and a resumed training draws new random numbers."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_an_execution_without_the_operational_part_is_refused():
         Settings.of({**properties, OPERATION_KEY: '{"runtime": {}}'})
 
 
-def test_an_executor_of_somebody_elses_is_refused():
+def test_an_unknown_executor_is_refused():
     from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
     from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
 

@@ -199,7 +199,7 @@ def test_an_item_a_key_and_a_whole_list_have_a_place_too(settings, tuned):
     ]
     assert found.trainer.class_weights[8] == 2.5
     assert found.trainer.optimizer.name == "adam"
-    # What is short in a declaration is written out, for whoever reads the values themselves.
+    # Short forms of a declaration are written out.
     assert found.declaration["trainer"]["keep_best"]["metric"] == "accuracy"
     again, _ = with_hyperparameters(found, {"train_args": "{}"}, tuned({"trainer.augment": []}))
     assert again.trainer.augment == ()

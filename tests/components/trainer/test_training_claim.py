@@ -45,7 +45,7 @@ def elsewhere(monkeypatch) -> None:
 
 
 class Place:
-    """A folder that jobs come to; what somebody else has claimed of it is written and read here."""
+    """A folder of concurrent jobs, with another job's claim on it."""
 
     def __init__(self, root: Any, bucket: Optional[Bucket]) -> None:
         self._path, self._bucket = root / "training" / "abc-600.claim", bucket
@@ -167,7 +167,7 @@ def stored_claim(bucket: Bucket) -> dict[str, Any]:
 
 
 def taken() -> _Claim:
-    """Takes it, and gives no sign of life, as a job that was killed or sleeps."""
+    """Takes the claim without renewing it, like a killed or suspended job."""
     claim = _Claim(FOLDER)
     claim.take(0, PATIENCE)
     return claim
@@ -218,7 +218,7 @@ def test_of_eight_that_come_at_once_one_goes_on(bucket, left):
 
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.usefixtures("elsewhere")
-def test_one_that_slept_and_was_taken_over_finds_that_whenever_its_sign_of_life_arrives(bucket, ended):
+def test_a_suspended_job_notices_a_take_over_whenever_its_heartbeat_arrives(bucket, ended):
     slept, other = taken(), _Claim(FOLDER)
 
     def take_over() -> None:
@@ -241,7 +241,7 @@ def test_one_that_slept_and_was_taken_over_finds_that_whenever_its_sign_of_life_
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_what_was_taken_over_is_not_removed_by_who_had_it(bucket):
+def test_a_taken_over_claim_is_not_removed_by_its_former_owner(bucket):
     slept, other = taken(), _Claim(FOLDER)
     meanwhile(bucket, "DELETE", lambda: other.take(0, PATIENCE))
     slept.release()
@@ -249,7 +249,7 @@ def test_what_was_taken_over_is_not_removed_by_who_had_it(bucket):
     assert stored_claim(bucket)["owner"] == other._mine["owner"]
 
 
-def test_whose_answer_was_lost_has_the_folder_all_the_same(bucket):
+def test_a_job_keeps_its_claim_after_a_lost_response(bucket):
     left = lose(bucket, "POST")
     with claimed(FOLDER, BEAT, 600) as check:
         assert not left

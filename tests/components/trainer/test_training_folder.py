@@ -1,4 +1,4 @@
-"""The folder that a training is found in again, and what it goes on with there."""
+"""The training folder of a retry, and the earlier training that it resumes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.components.conftest import until_it_lives
 from tests.folders import write_files
 from tfx_estimator.components.trainer import training_folder
 from tfx_estimator.components.trainer.estimator import checkpoints
-from tfx_estimator.components.trainer.executor import _prepare as prepare_and_tell
+from tfx_estimator.components.trainer.executor import _prepare as prepare_and_log
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.training_folder import locate
@@ -38,7 +38,7 @@ def _locate(
 
 def test_the_training_folder_is_that_of_inputs_and_properties():
     assert _locate() == _locate(run=2)
-    # A retry with a longer deadline goes on.
+    # A retry with a longer deadline resumes.
     assert _locate(Settings(stall_timeout=1.0)) == _locate() != _locate(Settings(source="other"))
     # So does one with more restarts, but not one with another strategy.
     sections = [{"max_restarts": count, "train": {"timeout_seconds": 9.0 * count}} for count in (3, 9)]
@@ -197,7 +197,7 @@ def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_nex
         operations += 1
     assert operations > 2 * (len(stored.files) - 1)
     assert not source.exists()
-    # As far as anybody knows here it was published; but not if it is this execution that goes on.
+    # Without a mark it counts as published, except for the same execution.
     assert prepare(another) == {"training.json"}
     shutil.rmtree(source)
     training_folder.published.note(folder.uri, uri)
@@ -258,7 +258,7 @@ def test_no_task_of_a_cluster_begins_without_the_checkpoint_that_training_goes_o
 
     monkeypatch.setattr(checkpoints, "adopt", adopt)
     job = Job("", "", {}, folder.uri, settings, "estimator")
-    prepare_and_tell(folder, str(tmp_path / "Trainer" / "model_run" / "1"), job, settings)
+    prepare_and_log(folder, str(tmp_path / "Trainer" / "model_run" / "1"), job, settings)
     assert found == [(begins["checkpoint"], folder.uri)]
     training_folder.wait(folder, 0)
 
@@ -319,7 +319,7 @@ def test_the_log_names_the_training_that_is_resumed(tmp_path, monkeypatch, caplo
     folder = _of_steps(tmp_path, 20, **trainer)
     settings = _declared(20, **trainer)
     job = Job("", "", {}, folder.uri, settings, "estimator")
-    prepare_and_tell(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
+    prepare_and_log(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
     assert len(caplog.messages) == len(messages)
     for message, part in zip(caplog.messages, messages):
         assert part in message

@@ -24,10 +24,10 @@ def evaluations(*values: float, metric: str = "loss") -> list[Evaluation]:
     [
         ((3, 1, 2), "min", [20, 30, 10]),
         ((3, 1, 2), "max", [10, 30, 20]),
-        # Of equal ones the earlier.
+        # Ties: the earlier step.
         ((1, 2, 1), "min", [10, 30, 20]),
         ((1, 2, 2), "max", [20, 30, 10]),
-        # What is no number is never best.
+        # NaN and infinity are never best.
         ((NAN, 2, INF, -INF, 1), "min", [50, 20]),
         ((NAN, 2, INF, -INF, 1), "max", [20, 50]),
         ((NAN,), "min", []),
@@ -39,13 +39,13 @@ def test_the_best_comes_first(values, mode, steps):
     assert [each.step for each in found] == steps
 
 
-# The second alone is that of a model_fn of the user's.
+# The user's model_fn has only `loss`.
 @pytest.mark.parametrize("name", ["average_loss", "loss"])
 @pytest.mark.parametrize(
     ("losses", "steps"),
     [((0.35, 0.2, 0.01), [30, 20, 10]), ((0.2, NAN, 0.2), [10, 30, 20]), ((INF, 0.5, 0.5), [20, 30, 10])],
 )
-def test_of_equal_ones_the_lower_loss_comes_first_and_then_the_earlier(losses, steps, name):
+def test_ties_are_sorted_by_lower_loss_and_then_by_earlier_step(losses, steps, name):
     found = [Evaluation(10 * number, {"accuracy": 1.0, name: loss}) for number, loss in enumerate(losses, 1)]
     better = Evaluation(40, {"accuracy": 0.9, name: 0.0})
     assert [each.step for each in ranked([*found, better], KeepBest(metric="accuracy"))] == [*steps, 40]
@@ -62,7 +62,7 @@ def test_an_evaluation_without_the_metric_is_never_best():
         ((5, 4, 4), {"patience": 1}, True, 20, 1),
         ((5, 4, 6, 3), {"patience": 2}, False, 40, 0),
         ((5, 4, 6, 7), {"patience": 2}, True, 20, 2),
-        # Decided once is decided: what follows cannot take it back.
+        # A later evaluation does not revoke the decision.
         ((5, 4, 6, 7, 1), {"patience": 2}, True, 20, 2),
         # A change of min_delta itself is no improvement.
         ((4, 3.5, 3), {"patience": 2, "min_delta": 0.5}, False, 30, 0),
@@ -77,7 +77,7 @@ def test_an_evaluation_without_the_metric_is_never_best():
         ((), {"patience": 1}, False, None, 0),
     ],
 )
-def test_training_is_over_after_so_many_evaluations_without_an_improvement(values, options, stop, best, waited):
+def test_training_is_over_after_patience_evaluations_without_an_improvement(values, options, stop, best, waited):
     verdict = judge(evaluations(*values), EarlyStopping(metric="loss", **options))
     assert (verdict.stop, verdict.best and verdict.best.step, verdict.waited) == (stop, best, waited)
 
@@ -115,7 +115,7 @@ def test_it_decides_as_keras_does(monkeypatch):
     assert 50 < stopped < 250
 
 
-def test_a_record_is_what_was_written_and_takes_back_what_a_restart_does_again(tmp_path):
+def test_a_record_is_restored_and_drops_the_steps_that_a_restart_repeats(tmp_path):
     record = Record().add(10, {"loss": 2.0}).add(20, {"loss": NAN, "accuracy": 0.5}).add(30, {"loss": 1.0})
     record.save(str(tmp_path))
     loaded = Record.load(str(tmp_path))

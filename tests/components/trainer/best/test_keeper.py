@@ -1,4 +1,4 @@
-"""What is kept of the best checkpoint, and what is exported when it cannot be read."""
+"""The copy of the best checkpoint, and what is exported if it cannot be read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fake:
         self.start()
 
     def start(self) -> None:
-        """As a task that is started again."""
+        """Makes the keeper of a restarted task."""
         progress = ProgressWriter(str(self.folder / "progress"))
         self.keeper = Keeper(str(self.folder), self.section, self.damage, progress)
 
@@ -82,7 +82,7 @@ def test_ties_keep_the_earlier_and_a_step_of_0_does_not_count(tmp_path):
     assert [each.step for each in Record.load(str(tmp_path))] == [10, 20]
 
 
-def test_a_task_that_is_started_again_goes_on_with_what_was_best_and_what_did_not_improve(tmp_path):
+def test_a_restarted_task_keeps_the_best_and_the_count_of_evaluations_without_improvement(tmp_path):
     fake = Fake(tmp_path, keep_best="loss", early_stopping={"metric": "loss", "patience": 2})
     fake.train(0.5, 0.2, 0.4)
     assert not fake.keeper.stops
@@ -99,12 +99,12 @@ def test_a_task_that_is_started_again_goes_on_with_what_was_best_and_what_did_no
     events = fake.events.read()
     (early,) = (event for event in events if event["event"] is Event.ENDED_EARLY)
     assert early["text"] == "at step 40 of 100: loss has not improved on 0.2000, of step 20, for 2 evaluations"
-    # The process that evaluated the last one did not live to report what came of it: this one tells the results.
+    # The process of the last evaluation ended before it could report the result: this one reports it.
     (evaluated,) = (event for event in events if event["event"] is Event.EVALUATED)
     assert (evaluated["step"], evaluated["metrics"]["loss"]) == (40, 0.3)
 
 
-def test_a_training_that_goes_back_forgets_what_it_does_again(tmp_path):
+def test_a_training_that_resumes_from_an_earlier_step_drops_later_evaluations(tmp_path):
     fake = Fake(tmp_path, keep_best="loss", early_stopping={"metric": "loss", "patience": 2})
     fake.train(0.5, 0.4, 0.1, 0.2, 0.3)
     assert fake.keeper.stops
@@ -121,7 +121,7 @@ def test_a_training_that_goes_back_forgets_what_it_does_again(tmp_path):
     assert "again" in (tmp_path / "best" / "best.ckpt-30.index").read_text()
 
 
-def test_a_damaged_best_gives_way_to_the_next_best_that_is_there(tmp_path):
+def test_the_next_best_replaces_a_damaged_best(tmp_path):
     fake = Fake(tmp_path, keep_best="loss")
     fake.train(0.5, 0.2, 0.6, 0.3, 0.4)
     (tmp_path / "best" / "best.ckpt-20.data-00000-of-00001").write_text("torn")
@@ -132,7 +132,7 @@ def test_a_damaged_best_gives_way_to_the_next_best_that_is_there(tmp_path):
     assert [event["step"] for event in events if event["event"] is Event.CHOSEN] == [40]
 
 
-def test_a_best_that_is_gone_gives_way_as_well_and_the_next_one_is_kept_from_then_on(tmp_path):
+def test_the_next_best_replaces_a_missing_best_and_is_kept(tmp_path):
     fake = Fake(tmp_path, keep_best="loss")
     fake.train(0.5, 0.2, 0.6, 0.3)
     for path in (tmp_path / "best").iterdir():
@@ -152,7 +152,7 @@ def test_an_evaluation_whose_checkpoint_was_removed_meanwhile_is_no_candidate(tm
     assert fake.choose(30) == "best.ckpt-30"
 
 
-def test_a_copy_of_weights_that_were_abandoned_is_never_taken_for_those_of_the_same_step(tmp_path):
+def test_a_copy_of_an_abandoned_step_is_not_used_for_the_repeated_step(tmp_path):
     fake = Fake(tmp_path, keep_best="loss")
     fake.train(0.5, 0.2)
     fake.train(0.4)
@@ -183,7 +183,7 @@ def test_without_keep_best_the_last_one_is_exported_and_nothing_is_copied(tmp_pa
 
 
 @pytest.mark.parametrize("key", ["keep_best", "early_stopping"])
-def test_a_metric_that_is_not_reported_is_told_with_those_that_are(tmp_path, key):
+def test_the_error_of_a_missing_metric_lists_the_reported_ones(tmp_path, key):
     fake = Fake(tmp_path, **{key: "auc"})
     fake.save(10)
     with pytest.raises(UserCodeError) as caught:
@@ -210,13 +210,13 @@ def test_before_training_a_model_is_asked_for_its_metrics_unless_they_are_known(
     own = Fake(tmp_path, model="mine:net", keep_best="loss")
     own.keeper.check_metrics(reported)
     assert len(asked) == 2
-    # An evaluation has reported.
+    # An earlier evaluation has the names.
     own.train(0.5)
     own.keeper.check_metrics(reported)
     assert len(asked) == 2
 
 
-def test_what_was_decided_is_a_text_in_tensorboard(tmp_path):
+def test_decisions_are_texts_in_tensorboard(tmp_path):
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     fake = Fake(tmp_path, keep_best="loss", early_stopping={"metric": "loss", "patience": 1})

@@ -1,4 +1,4 @@
-"""What tasks of somebody else's cluster tell each other by their training folder, in a store or here."""
+"""Messages between tasks of an external cluster through their training folder, local or in a store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS = 1.0
 
 @pytest.fixture(params=["store://bucket/training", ""])
 def job(request, bucket, tmp_path):
-    """A job, whose training folder lies in a store or here."""
+    """A job with a training folder in a store or on this machine."""
     (tmp_path / "bucket" / "training").mkdir(parents=True)
     folder = request.param or str(tmp_path / "bucket" / "training")
     section = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True}
@@ -66,7 +66,7 @@ def test_an_evaluation_may_take_longer_than_stall_timeout(job, tmp_path):
     assert stored.read(job.training_dir) is None
 
 
-def test_an_evaluator_that_does_not_get_on_is_given_up(job, tmp_path):
+def test_the_chief_gives_up_an_evaluator_without_progress(job, tmp_path):
     EvaluatorBeat(job.training_dir, SECONDS, lambda: False).write(1.0)
     began = time.monotonic()
     with pytest.raises(ExportError, match="left no model") as raised:
@@ -75,7 +75,7 @@ def test_an_evaluator_that_does_not_get_on_is_given_up(job, tmp_path):
     assert "a sign of progress within 1 s" in raised.value.expected
 
 
-def test_what_has_got_on_is_told_now_and_then_and_not_into_a_published_folder(clock, job, tmp_path):
+def test_a_heartbeat_is_written_at_intervals_and_not_into_a_published_folder(clock, job, tmp_path):
     done: list[bool] = []
     beat = EvaluatorBeat(job.training_dir, 600.0, lambda: bool(done))
     beat.write(0.0)
@@ -111,7 +111,7 @@ def test_an_evaluator_that_finds_that_training_is_over_leaves_the_export_to_the_
     assert not waits(job, tmp_path / "logs")
 
 
-def test_a_store_is_not_asked_many_times_a_second(clock, job, tmp_path, monkeypatch):
+def test_a_store_is_not_polled_many_times_a_second(clock, job, tmp_path, monkeypatch):
     slept = set()
 
     def sleep(seconds: float) -> None:
@@ -128,7 +128,7 @@ def test_a_store_is_not_asked_many_times_a_second(clock, job, tmp_path, monkeypa
 
 @pytest.fixture
 def task(tmp_path):
-    """Makes a task's side, and its stop file."""
+    """Returns a function that makes a task's StoredStop and stop file."""
     (tmp_path / "training").mkdir()
 
     def make(name: str) -> tuple[StoredStop, str]:
@@ -139,7 +139,7 @@ def task(tmp_path):
 
 
 @pytest.mark.parametrize("over", [False, True])
-def test_the_others_take_over_the_chiefs_word(task, over):
+def test_the_other_tasks_follow_the_chiefs_request(task, over):
     (chief, _), (worker, own) = task("chief"), task("worker")
     assert not worker.poll()
     assert stop_step(own) is None
@@ -148,7 +148,7 @@ def test_the_others_take_over_the_chiefs_word(task, over):
     assert (stop_step(own), is_over(own)) == (120, over)
 
 
-def test_what_an_earlier_training_was_told_is_not_heard(task, tmp_path):
+def test_a_request_of_an_earlier_training_is_ignored(task, tmp_path):
     task("chief")[0].request(120, over=True)
     later, own = task("worker")
     assert not later.poll()
@@ -157,7 +157,7 @@ def test_what_an_earlier_training_was_told_is_not_heard(task, tmp_path):
     assert list((tmp_path / "training").iterdir()) == []
 
 
-def test_a_store_that_is_away_keeps_no_task_from_stopping(task, tmp_path):
+def test_tasks_stop_without_an_available_store(task, tmp_path):
     chief, own = task("chief")
     (tmp_path / "training").rmdir()
     assert not chief.poll()
