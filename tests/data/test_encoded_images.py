@@ -77,7 +77,7 @@ def decode():
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (b"", "image 2 of the batch is not a complete PNG or JPEG file"),
         (b"text", "image 2 of the batch is not a complete PNG or JPEG file"),
@@ -89,9 +89,9 @@ def decode():
         (file(GREY[1:]), r"image 2 of the batch is of height, width, channels \[8 13 1\]"),
     ],
 )
-def test_the_first_image_that_cannot_be_read_is_named(decode, bad, said):
+def test_the_first_image_that_cannot_be_read_is_named(decode, bad, message):
     good = file(COLOUR)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{said}, expected 9 x 13 pixels with 3 channels"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{message}, expected 9 x 13 pixels with 3 channels"):
         decode(tf.constant([good, good, bad, good, b""]))
 
 

@@ -235,14 +235,14 @@ def test_a_damaged_file_is_named_or_the_examples_are_whole(kinds, undamaged, tmp
     folder = tmp_path / kind
     shutil.copytree(kinds[kind], folder)
     damage(folder / file)
-    told = ""
+    message = ""
     try:
         # What nobody may read, root may; what stands after its end, gzip takes no notice of.
         assert _read(folder) == undamaged[kind]
     except DataError as error:
-        told = error.what
-    named = any(str(folder / each) in told for each in (file, *_OTHERS.get(file, ())))
-    assert not told or named or f"{folder}/labels.csv: row 5 names {file}, which does not exist" == told, told
+        message = error.what
+    named = any(str(folder / each) in message for each in (file, *_OTHERS.get(file, ())))
+    assert not message or named or f"{folder}/labels.csv: row 5 names {file}, which does not exist" == message, message
 
 
 # Where two files contradict each other, either may be told of.

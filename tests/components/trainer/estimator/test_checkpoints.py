@@ -66,9 +66,9 @@ def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monk
         raise error
 
     monkeypatch.setattr(tf.train, "load_checkpoint", load)
-    with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: ") as told:
+    with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: ") as caught:
         TrainingCheckpoints(str(tmp_path)).drop_damaged()
-    assert told.value.retryable
+    assert caught.value.retryable
     assert (folder / "model.ckpt-30.index").exists()
 
 
@@ -121,9 +121,9 @@ def test_one_that_the_disk_cannot_read_is_damaged_where_it_can_read_another(fold
 def test_none_is_damaged_where_none_can_be_read(folder, tmp_path):
     for step in (10, 20, 30):
         _cannot_be_read(folder / f"model.ckpt-{step}.data-00000-of-00001")
-    with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: .*Input/output error") as told:
+    with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: .*Input/output error") as caught:
         TrainingCheckpoints(str(tmp_path)).drop_damaged()
-    assert told.value.retryable
+    assert caught.value.retryable
     assert not list(folder.glob("damaged-*"))
 
 

@@ -22,8 +22,8 @@ Found = dict[str, Any]
 @pytest.fixture(scope="module")
 def found() -> tuple[Found, Found]:
     """What came of each fault, by the patch's target: without the patches, and with them."""
-    said = finish(*(start_python(str(FAULTS), which, cwd=ROOT) for which in ("without", "with")), timeout=280)
-    without, patched = (dict(map(json.loads, out.splitlines())) for out in said)
+    outputs = finish(*(start_python(str(FAULTS), which, cwd=ROOT) for which in ("without", "with")), timeout=280)
+    without, patched = (dict(map(json.loads, out.splitlines())) for out in outputs)
     return without, patched
 
 

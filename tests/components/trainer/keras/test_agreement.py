@@ -19,8 +19,8 @@ def test_two_tasks_stop_after_the_same_step_whenever_they_are_asked(tmp_path):
     addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
     arguments = (addresses, str(tmp_path), str(ROUNDS))
     module = "tests.components.trainer.keras.stopping"
-    said = finish(*(start_python("-m", module, str(index), *arguments, cwd=ROOT) for index in range(2)))
-    chief, worker = (json.loads(out.splitlines()[-1]) for out in said)
+    outputs = finish(*(start_python("-m", module, str(index), *arguments, cwd=ROOT) for index in range(2)))
+    chief, worker = (json.loads(out.splitlines()[-1]) for out in outputs)
     assert chief == worker
     assert len(chief) == ROUNDS
     # The checkpoint is of the step that it stopped after, which is not the same each time.

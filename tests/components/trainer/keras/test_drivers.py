@@ -41,15 +41,15 @@ def test_an_averaging_is_told_of_each_global_step_in_turn(driver):
     network = tf.keras.Sequential([tf.keras.Input((3,), name="x"), tf.keras.layers.Dense(2)])
     model = KerasClassifier(network, section)
     model.compile(optimizer=DeclaredOptimizer(section.optimizer, 11), steps_per_execution=4)
-    told = tf.Variable(tf.zeros([0, 2], tf.int64), shape=[None, 2])
+    reported = tf.Variable(tf.zeros([0, 2], tf.int64), shape=[None, 2])
 
     class Averaging:
         def after(self, step: tf.Tensor) -> None:
             # After the step's own update.
-            told.assign(tf.concat([told, [[step, model.optimizer.iterations]]], axis=0))
+            reported.assign(tf.concat([reported, [[step, model.optimizer.iterations]]], axis=0))
 
     batch = {"x": np.ones([2, 3], np.float32)}, np.array([0, 1])
     watch, strategy = _Watch(), tf.distribute.get_strategy()
     getattr(drivers, driver)(model, tf.data.Dataset.from_tensors(batch).repeat(), watch, strategy, Averaging())
-    assert told.numpy().tolist() == [[step, step - 2] for step in range(3, 12)]
+    assert reported.numpy().tolist() == [[step, step - 2] for step in range(3, 12)]
     assert [set(each) for each in watch.values] == [{"loss", "accuracy"}] * 3

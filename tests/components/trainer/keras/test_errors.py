@@ -24,10 +24,10 @@ class Diverging(tf.keras.Model):
 def test_a_loss_that_is_not_a_number_ends_training_and_publishes_nothing(training, settings, importable):
     (importable / "wrong_network.py").write_text(NETWORK)
     trainer = {"model": "wrong_network:Diverging", "path": "keras_custom_loop", "distribution": {"max_restarts": 3}}
-    with pytest.raises(errors.TrainingError, match=r"the loss of step \d+ is not a number") as told:
+    with pytest.raises(errors.TrainingError, match=r"the loss of step \d+ is not a number") as caught:
         training.run(settings(trainer, path="keras_custom_loop"))
-    assert "lower trainer.optimizer.learning_rate" in told.value.todo
-    assert told.value.exit_code == 5
+    assert "lower trainer.optimizer.learning_rate" in caught.value.todo
+    assert caught.value.exit_code == 5
     assert len(list(training.root.rglob("chief-0.*.log"))) == 1
     assert not list(training.root.rglob("model.ckpt-*"))
     assert not (training.root / "model" / "1" / "Format-Serving").exists()

@@ -1,4 +1,4 @@
-"""What is said of a compiled model of the user's."""
+"""The notices of a user's compiled model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_it_brings_is_told_and_what_has_no_effect():
     assert compiled_notices(model, SECTION, ["trainer.optimizer.name", "trainer.seed"]) == [
         "own:net returns a compiled model: it is trained by its own optimizer, SGD, and loss, "
         "sparse_categorical_crossentropy",
-        "trainer.optimizer.name has no effect: the compiled model of own:net brings its own",
+        "trainer.optimizer.name has no effect: the compiled model of own:net has its own",
     ]
 
 
@@ -34,7 +34,7 @@ OF_PROBABILITIES = tf.keras.losses.SparseCategoricalCrossentropy()
 
 
 @pytest.mark.parametrize(
-    ("loss", "units", "last", "told"),
+    ("loss", "units", "last", "notice"),
     [
         (own_crossentropy, 3, None, "own_crossentropy, does not tell .* or probabilities: they are taken for logits"),
         (own_crossentropy, 3, "softmax", "own_crossentropy, does not tell .*: they are probabilities for made-up"),
@@ -43,10 +43,10 @@ OF_PROBABILITIES = tf.keras.losses.SparseCategoricalCrossentropy()
         (OF_PROBABILITIES, 3, None, "takes probabilities, and the model ends"),
     ],
 )
-def test_it_is_said_where_the_loss_does_not_tell_or_does_not_fit_the_outputs(loss, units, last, told):
+def test_it_is_said_where_the_loss_does_not_tell_or_does_not_fit_the_outputs(loss, units, last, notice):
     model = tf.keras.Sequential([tf.keras.Input([4], name="image"), tf.keras.layers.Dense(units, activation=last)])
     model.compile("sgd", loss)
-    said = compiled_notices(model, SECTION, [])[1:]
-    assert len(said) == bool(told)
-    if told:
-        assert re.match(f"the loss of own:net, .*{told}", said[0])
+    notices = compiled_notices(model, SECTION, [])[1:]
+    assert len(notices) == bool(notice)
+    if notice:
+        assert re.match(f"the loss of own:net, .*{notice}", notices[0])

@@ -36,10 +36,10 @@ class Tasks:
 
     def __init__(self, others: dict[int, float]) -> None:
         self.others = others
-        self.said: list[tuple[float, ...]] = []
+        self.values_of_tasks: list[tuple[float, ...]] = []
 
     def mean(self, *values: float) -> tuple[float, ...]:
-        self.said.append(values)
+        self.values_of_tasks.append(values)
         other = [self.others.get(index, value) for index, value in enumerate(values)]
         return tuple((one + two) / 2 for one, two in zip(values, other))
 

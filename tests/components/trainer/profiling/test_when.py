@@ -32,10 +32,10 @@ def make(tmp_path, monkeypatch):
         monkeypatch.setattr(module.tf.profiler.experimental, "stop", lambda: did.append("stop"))
         return made
 
-    def told() -> list[str]:
+    def notices() -> list[str]:
         return [each["text"] for each in ProgressReader(str(progress)).read() if each["event"] is Event.NOTICED]
 
-    return make, did, told
+    return make, did, notices
 
 
 def _go(profiler, *steps: int, ends: bool = False) -> None:
@@ -86,9 +86,9 @@ def _laid(folder, declared):
 )
 def test_one_that_is_there_is_made_again_where_it_is_of_other_steps(make, tmp_path, declared, again):
     _laid(tmp_path / "profile" / "chief-0", declared)
-    profiler, (_, did, told) = make[0](), make
+    profiler, (_, did, notices) = make[0](), make
     _go(profiler, 200, 210, 230, ends=True)
-    assert (did, told()) == (again, [])
+    assert (did, notices()) == (again, [])
 
 
 def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
@@ -112,11 +112,11 @@ def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
 
 
 def test_a_training_that_is_too_short_says_so_once(make):
-    profiler, (_, did, told) = make[0](), make
+    profiler, (_, did, notices) = make[0](), make
     _go(profiler, 0, 90, ends=True)
     profiler.end(90, {})
     assert did == []
-    assert told() == ["trainer.profile: training ended at step 90, before the profile began, after step 100"]
+    assert notices() == ["trainer.profile: training ended at step 90, before the profile began, after step 100"]
 
 
 @pytest.mark.parametrize("fails", ["start", "stop"])
@@ -124,11 +124,11 @@ def test_training_goes_on_where_it_cannot_be_written(make, monkeypatch, fails):
     def fail(*_):
         raise module.tf.errors.PermissionDeniedError(None, None, "read-only file system")
 
-    profiler, (_, _did, told) = make[0](), make
+    profiler, (_, _did, notices) = make[0](), make
     monkeypatch.setattr(module.tf.profiler.experimental, fails, fail)
     _go(profiler, 0, 100, 120, 140, ends=True)
-    (text,) = told()
-    assert "training goes on: read-only file system" in text
+    (text,) = notices()
+    assert "training continues: read-only file system" in text
 
 
 def test_a_pipeline_is_looked_into_and_nothing_is_kept_or_said_of_a_short_one(tmp_path, monkeypatch):

@@ -196,10 +196,10 @@ def main(strategy: str, cases: list[str]) -> None:
             try:
                 replica_check.run(functools.partial(make_spec, estimators, *case.split()), distribution, made, folder)
                 found = verdict.read(folder)
-                told = "; ".join(["right", *found["notes"], *(["chance"] if "chance" in found else [])])
+                result = "; ".join(["right", *found["notes"], *(["chance"] if "chance" in found else [])])
             except UserCodeError as error:
-                told = str(error)
-            print(json.dumps([case, told, verdict.read(folder).get("batch", "")]), flush=True)
+                result = str(error)
+            print(json.dumps([case, result, verdict.read(folder).get("batch", "")]), flush=True)
 
 
 if __name__ == "__main__":

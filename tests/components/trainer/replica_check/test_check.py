@@ -21,20 +21,20 @@ WORKERS = {"strategy": "multi_worker_mirrored"}
 
 def try_cases(codes: Codes, strategy: str, *cases: str) -> dict[str, str]:
     """What each case comes to."""
-    return {case: told for case, (told, _) in with_batches(codes, strategy, *cases).items()}
+    return {case: result for case, (result, _) in with_batches(codes, strategy, *cases).items()}
 
 
 def with_batches(codes: Codes, strategy: str, *cases: str) -> dict[str, tuple[str, str]]:
     """The same, each with its global batch."""
-    return {case: (told, batch) for case, told, batch in codes.answers(str(CASES), strategy, *cases)}
+    return {case: (result, batch) for case, result, batch in codes.answers(str(CASES), strategy, *cases)}
 
 
 def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]) -> None:
-    for case, told in right.items():
-        assert verdicts[case].startswith(told), (case, verdicts[case])
-        assert (verdicts[case] == "right") == (told == "right"), (case, verdicts[case])
-    for case, told in wrong.items():
-        assert told in verdicts[case], (case, verdicts[case])
+    for case, result in right.items():
+        assert verdicts[case].startswith(result), (case, verdicts[case])
+        assert (verdicts[case] == "right") == (result == "right"), (case, verdicts[case])
+    for case, result in wrong.items():
+        assert result in verdicts[case], (case, verdicts[case])
 
 
 @pytest.mark.cluster
@@ -53,7 +53,7 @@ def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_the
     wrong = {"mean sgd apply fixed": "is 2.00 times that of one device: the loss is a mean over each replica's own"}
     found = with_batches(codes, "multi_worker_mirrored", *right, *wrong)
     assert {case: found[case] for case in right} == right
-    check({case: told for case, (told, _) in found.items()}, {}, wrong)
+    check({case: result for case, (result, _) in found.items()}, {}, wrong)
 
 
 @pytest.mark.long
@@ -111,8 +111,8 @@ def test_an_evaluation_that_would_report_something_else_is_refused(codes):
     # Replicas that each take a batch of their own report what one device does.
     assert {verdicts[case] for case in right} == {"right"}
     assert verdicts["mean sgd minimize gpu"].startswith("right; whether its evaluation under several replicas is that")
-    for case, told in wrong.items():
-        assert told in verdicts[case], (case, verdicts[case])
+    for case, result in wrong.items():
+        assert result in verdicts[case], (case, verdicts[case])
 
 
 @pytest.mark.cluster
@@ -122,9 +122,9 @@ def test_what_trains_on_one_device_alone_is_refused_with_the_reason(codes):
     assert "is 0.50 times" in verdicts["global adam minimize"]
     # TensorFlow lists its slots twice there: see `estimator.patches`.
     assert verdicts["global keras updates"] == "right"
-    told = verdicts["mean adam alone"]
-    assert "trains on one device, but not under CentralStorageStrategy" in told
-    assert "this code knows of one device" in told
+    result = verdicts["mean adam alone"]
+    assert "trains on one device, but not under CentralStorageStrategy" in result
+    assert "this code knows of one device" in result
 
 
 @pytest.mark.unit

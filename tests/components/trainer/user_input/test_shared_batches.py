@@ -205,7 +205,7 @@ def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("input_fn", "mode", "told"),
+    ("input_fn", "mode", "message"),
     [
         (
             tensors,
@@ -216,13 +216,13 @@ def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         (lambda: batches(9, 3, drop=True), TRAIN, "makes batches of 3 examples, which do not divide evenly among 2"),
     ],
 )
-def test_what_cannot_be_shared_is_refused(input_fn, mode, told):
-    with pytest.raises(UserCodeError, match=re.escape(told)):
+def test_what_cannot_be_shared_is_refused(input_fn, mode, message):
+    with pytest.raises(UserCodeError, match=re.escape(message)):
         share(input_fn)(mode=mode, params={}, config=None, input_context=context(1, 0, 2))
 
 
 @pytest.mark.parametrize(
-    ("make", "training", "told"),
+    ("make", "training", "message"),
     [
         (
             lambda: batches(10, 5),
@@ -243,6 +243,6 @@ def test_what_cannot_be_shared_is_refused(input_fn, mode, told):
         ),
     ],
 )
-def test_what_shows_only_in_the_data_is_told_as_it_is(make, training, told):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(told)):
+def test_what_shows_only_in_the_data_is_told_as_it_is(make, training, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(message)):
         list(split_batches(make(), context(1, 0, 2), training=training))
