@@ -56,7 +56,7 @@ def test_an_operation_without_a_device_is_on_its_variables_device():
     assert [places[op] for op in graph.get_operations()] == [1, 1, 0]
 
 
-def test_the_most_expensive_branch_is_counted_without_loops_inside():
+def test_the_most_expensive_branch_is_counted_and_a_loop_inside_is_opaque():
     def build(branch):
         with tf.Graph().as_default():
             batch = tf.compat.v1.placeholder(tf.float32, [16, 16])

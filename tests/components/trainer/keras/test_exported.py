@@ -57,7 +57,7 @@ def table(factor: int) -> tf.lookup.StaticHashTable:
 
 
 class Kept(tf.Module):
-    """A layer with its own table, and further ones that a layer does not track itself."""
+    """A module with tables in nested containers, which a layer alone would not find."""
 
     def __init__(self):
         super().__init__()
@@ -133,7 +133,7 @@ def test_tables_anywhere_and_loaded_models_are_saved_restored_and_exported(tmp_p
     else:
         execute = make_execute(model, tf.distribute.get_strategy())
         execute(iter(batches), tf.constant(2, tf.int64))
-    # Keras does not count it as a weight; only its model's own call changes it.
+    # The loaded weight is none of Keras's: only the layer's own assignment changes it.
     assert {each.name for each in model.trainable_variables} == {"logits/kernel:0", "logits/bias:0"}
     np.testing.assert_array_equal(layer.loaded.weight.numpy(), before + 2)
     Saver(model, str(tmp_path / "training"), 1, task).save(2)

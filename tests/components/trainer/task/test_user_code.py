@@ -54,7 +54,7 @@ def module_path(tmp_path_factory) -> str:
 def test_concurrent_tasks_find_the_module_without_pip(codes, module_path, tmp_path: Path):
     write_files(tmp_path, {"hidden/pip/__init__.py": PIP})
     (tmp_path / "ready").mkdir()
-    # This process would import pip as a module, another would run its command.
+    # pip would be used as a module in this process, or as a command in another.
     hidden = str(tmp_path / "hidden")
     given = ([module_path, f"{tmp_path}/ready/"], [hidden], {"PYTHONPATH": hidden})
     tasks = [codes.start(TASK, *given) for _ in range(3)]
