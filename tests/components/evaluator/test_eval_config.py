@@ -77,8 +77,8 @@ def test_a_class_that_is_named_twice_is_refused():
     ],
 )
 def test_metrics_that_keras_would_compute_from_label_numbers_are_binarized_by_class(name, aggregate):
-    def found(names, **asked):
-        spec = eval_config(EvaluatorSection(metrics=[Metric(name=name, **asked)]), names).metrics_specs[-1]
+    def found(names, **options):
+        spec = eval_config(EvaluatorSection(metrics=[Metric(name=name, **options)]), names).metrics_specs[-1]
         return [each.name.removesuffix("_average") for each, _ in spec.aggregate.ListFields()][:1]
 
     assert found(LABELS) == ([aggregate] if aggregate else [])

@@ -38,8 +38,8 @@ METRICS = [
     {"name": "RootMeanSquaredError"},
     # The baseline is a copy of the model, so nothing changes.
     *(
-        {"name": metric, "options": {"name": name}, "change_threshold": asked}
-        for name, metric, asked in (
+        {"name": metric, "options": {"name": name}, "change_threshold": change}
+        for name, metric, change in (
             ("higher", "AUC", {"absolute": 0.01}),
             ("higher_by_parts", "AUC", {"relative": 0.1}),
             ("not_lower_by_parts", "AUC", {"relative": -0.1}),
@@ -216,7 +216,7 @@ def test_each_missed_threshold_is_reported_in_one_line_with_its_value(results):
 
 
 def test_a_change_threshold_is_missed_by_the_same_model(results):
-    asked = {
+    expected = {
         "higher": "+0.0100",
         "higher_by_parts": "+10.00 %",
         "lower": "-0.0100",
@@ -225,7 +225,7 @@ def test_a_change_threshold_is_missed_by_the_same_model(results):
     }
     assert [each for each in results.reasons if "latest blessed" in each] == [
         f"{name} changed by +0.0000 against the latest blessed model, allowed is {least}"
-        for name, least in asked.items()
+        for name, least in expected.items()
     ]
 
 

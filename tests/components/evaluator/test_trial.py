@@ -85,8 +85,8 @@ def test_metrics_that_tfma_can_measure_pass(metrics):
     _try(*metrics)
 
 
-def _asked(name, **asked):
-    return {"name": name, **asked}
+def _metric(name, **options):
+    return {"name": name, **options}
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def _asked(name, **asked):
     [
         ("AUG", "did you mean `AUC`?"),
         ("CategoricalAccuracy", "did you mean `SparseCategoricalAccuracy`?"),
-        (_asked("CosineSimilarity", aggregate="macro"), "it reads one-hot labels"),
-        (_asked("AUC", options={"num_treshold": 9}), "unexpected keyword argument 'num_treshold'"),
-        (_asked("AUC", options={"thresholds": [0.9, 0.1]}), "its thresholds are not in ascending order"),
-        (_asked("ExampleCount", binarize="all"), "it covers all classes at once"),
-        (_asked("CalibrationPlot", threshold={"lower": 0}), "it has a threshold, but TFMA reports no single number"),
-        (_asked("Recall", aggregate="weighted_macro", threshold={"lower": 1}), "no single number under its name"),
+        (_metric("CosineSimilarity", aggregate="macro"), "it reads one-hot labels"),
+        (_metric("AUC", options={"num_treshold": 9}), "unexpected keyword argument 'num_treshold'"),
+        (_metric("AUC", options={"thresholds": [0.9, 0.1]}), "its thresholds are not in ascending order"),
+        (_metric("ExampleCount", binarize="all"), "it covers all classes at once"),
+        (_metric("CalibrationPlot", threshold={"lower": 0}), "it has a threshold, but TFMA reports no single number"),
+        (_metric("Recall", aggregate="weighted_macro", threshold={"lower": 1}), "no single number under its name"),
     ],
 )
 def test_a_metric_that_tfma_cannot_measure_correctly_is_reported(metric, message):

@@ -119,7 +119,7 @@ def test_a_full_file_system_keeps_the_existing_versions(model, tmp_path):
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
-def test_the_component_is_tfxs_with_an_executor_of_its_own():
+def test_the_component_is_tfxs_with_another_executor():
     model = Channel(type=standard_artifacts.Model)
     destination = pusher_pb2.PushDestination(filesystem=pusher_pb2.PushDestination.Filesystem(base_directory="serving"))
     ours, theirs = (kind(model=model, push_destination=destination) for kind in (Pusher, Theirs))

@@ -55,7 +55,7 @@ def test_the_folder_holds_the_model_as_a_version_and_nothing_else(tmp_path, base
     assert (base / version).stat().st_mode == (tmp_path / "model").stat().st_mode
 
 
-def test_numbers_grow_whatever_the_clock_says(tmp_path, base):
+def test_numbers_grow_independently_of_the_clock(tmp_path, base):
     # No server reads the last two as numbers.
     for name in ("9999999999", "12", "0099", "old", "٣", "9" * 22, str(2**63 - 1)):
         (base / name).mkdir(parents=True)

@@ -23,14 +23,14 @@ def run(train):
         model, found = train(path, steps, precision=precision, **distribution, **more)
         served = tf.saved_model.load(str(model / "Format-Serving")).signatures["images"]
         assert {served.structured_outputs[name].dtype for name in ("logits", "probabilities")} == {tf.float32}
-        assert not _in_half(str(model / "Format-Serving"))
+        assert not _ops_in_16_bits(str(model / "Format-Serving"))
         assert found.get_float_custom_property("last_step") >= steps
         return found
 
     return run
 
 
-def _in_half(saved_model):
+def _ops_in_16_bits(saved_model):
     """Returns the operations of a model that compute in 16 bits."""
     from tensorflow.core.framework import types_pb2
     from tensorflow.python.saved_model.loader_impl import parse_saved_model

@@ -148,7 +148,7 @@ def test_the_distribution_parameter_is_keyed_like_a_declarations(distribution, k
 
 
 @pytest.mark.parametrize("name", ["throttle_secs", "start_delay_secs"])
-def test_the_evaluators_pace_is_keyed_because_a_best_exporter_chooses_among_what_was_evaluated(name):
+def test_the_evaluators_pace_is_keyed_as_a_best_exporter_chooses_among_evaluations(name):
     sections: list[dict[str, Any]] = [{"evaluator": True}, {"evaluator": True, name: 9}]
     one, other = (Settings(arguments={"distribution": section}).to_properties()[SETTINGS_KEY] for section in sections)
     assert one != other

@@ -44,7 +44,7 @@ def net():
 
 
 @pytest.fixture
-def asked(tmp_path):
+def prints(tmp_path):
     """Runs code in a fresh process that finds modules next to the declaration."""
     write_files(tmp_path, FILES)
 
@@ -59,38 +59,38 @@ def asked(tmp_path):
     return ask
 
 
-def test_the_users_modules_import_each_other_before_standard_and_installed_ones(asked):
-    assert asked("import networks; print(networks.net())") == (
+def test_the_users_modules_import_each_other_before_standard_and_installed_ones(prints):
+    assert prints("import networks; print(networks.net())") == (
         "[2.0, 16, 2, 'own', 'own', 'of a package', 'relative', 'namespace']"
     )
 
 
-def test_other_modules_do_not_see_them(asked):
+def test_other_modules_do_not_see_them(prints):
     code = (
         "import networks; networks.net(); import cProfile, csv, json, profile, statistics, tree, wave; "
         "print(statistics.mean([1, 2]), profile.Profile, json.loads('3'), tree.flatten([[1], 2]), csv.reader, wave)"
     )
-    assert asked(code).startswith("1.5 <class 'profile.Profile'> 3 [1, 2] <built-in function reader> <module 'wave'")
+    assert prints(code).startswith("1.5 <class 'profile.Profile'> 3 [1, 2] <built-in function reader> <module 'wave'")
 
 
 @pytest.mark.parametrize("name", ["networks", "only_mine.deep", "sys", "no_such"])
-def test_a_unique_name_stays_importable(asked, name):
-    assert asked(f"print(loader.import_name({name!r}))") == name
+def test_a_unique_name_stays_importable(prints, name):
+    assert prints(f"print(loader.import_name({name!r}))") == name
 
 
-def test_a_module_that_would_hide_another_is_found_through_the_loader(asked):
+def test_a_module_that_would_hide_another_is_found_through_the_loader(prints):
     code = "import importlib; print(importlib.import_module(loader.import_name('profile')).UNITS)"
-    assert asked(code) == "16"
+    assert prints(code) == "16"
 
 
-def test_modules_may_import_each_other_in_a_circle(asked, tmp_path):
+def test_modules_may_import_each_other_in_a_circle(prints, tmp_path):
     circle = "import chunk\n\n\ndef value():\n    return chunk.VALUE\n"
     write_files(tmp_path, {"chunk.py": "import circle\nVALUE = 1\n", "circle.py": circle})
     code = "import importlib, circle; importlib.import_module(loader.import_name('chunk')); print(circle.value())"
-    assert asked(code) == "1"
+    assert prints(code) == "1"
 
 
-def test_packages_installed_in_the_users_folder_are_not_the_users(asked, tmp_path):
+def test_packages_installed_in_the_users_folder_are_not_the_users(prints, tmp_path):
     packages = {
         "a_library.py": "import statistics\nMEAN = statistics.mean([1, 2])\n",
         "networks.py": "raise ImportError('a stray package of site-packages was imported')\n",
@@ -100,7 +100,7 @@ def test_packages_installed_in_the_users_folder_are_not_the_users(asked, tmp_pat
         "import a_library, importlib; networks = importlib.import_module(loader.import_name('networks')); "
         "print(a_library.MEAN, networks.net()[3])"
     )
-    assert asked(code, str(installed)) == "1.5 own"
+    assert prints(code, str(installed)) == "1.5 own"
 
 
 def test_the_current_folder_hides_nothing_from_the_command_line(tmp_path):

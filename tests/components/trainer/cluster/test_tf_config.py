@@ -183,7 +183,7 @@ def test_a_wrong_tf_config_is_refused(whole, message):
 
 @pytest.mark.parametrize("ps", [0, 1, 2])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_an_estimator_reads_what_is_written(monkeypatch, workers, ps):
+def test_an_estimator_reads_a_written_tf_config(monkeypatch, workers, ps):
     import tensorflow as tf
 
     addresses = [f"127.0.0.1:{port}" for port in range(4000, 4001 + workers + ps)]

@@ -180,11 +180,11 @@ def test_with_the_built_in_trainer_fn_only_a_users_model_fn_needs_one(importable
     (importable / "own_networks.py").write_text(
         "def model_fn(features, labels, mode): pass\ndef network(num_classes): pass\nunknown = lambda: None\n"
     )
-    asked = {}
+    needed = {}
     for name in ("own_networks:model_fn", "own_networks:network", "own_networks:unknown", "mnist_cnn"):
         declared = declaration(model=name, distribution={"train": MIRRORED})
-        asked[name.split(":")[-1]] = is_needed(importable, None, {"trainer_fn": BUILT_IN_TRAINER_FN}, declared)
-    assert asked == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
+        needed[name.split(":")[-1]] = is_needed(importable, None, {"trainer_fn": BUILT_IN_TRAINER_FN}, declared)
+    assert needed == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
 
 
 def is_needed(

@@ -25,7 +25,7 @@ FOLDERS = ("pipeline", "components", "model_fn", "data", "src")
 OF_METADATA = ("version", "version_of")
 
 
-def asked(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def checks_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Finds code that compares or parses a version; versions in messages do not count."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -49,7 +49,7 @@ def test_only_the_stack_and_the_doctor_check_versions():
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
             if not name.startswith((ROOM, DOCTOR)):
-                found += [(name, line, what) for line, what in asked(ast.parse(path.read_text(encoding="utf-8")))]
+                found += [(name, line, what) for line, what in checks_in(ast.parse(path.read_text(encoding="utf-8")))]
     assert found == []
 
 
@@ -79,7 +79,7 @@ def test_a_stack_has_exactly_its_own_features():
 
 
 @pytest.fixture
-def anew() -> Iterator[None]:
+def fresh_stack() -> Iterator[None]:
     """Clears the cached stack before and after."""
     stacks.current.cache_clear()
     yield
@@ -98,7 +98,7 @@ def anew() -> Iterator[None]:
         ("1.14.0", (3, 10), "tfx1.15"),
     ],
 )
-def test_tfx_decides_and_without_it_python(monkeypatch, anew, tfx, python, name):
+def test_tfx_decides_and_without_it_python(monkeypatch, fresh_stack, tfx, python, name):
     monkeypatch.setattr(stacks, "version_of", {"tfx": tfx}.get)
     monkeypatch.setattr(stacks.sys, "version_info", (*python, 1))
     assert stacks.current().name == name

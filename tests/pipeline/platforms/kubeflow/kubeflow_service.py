@@ -80,11 +80,11 @@ class KubeflowService:
             return 404, {"message": f"there is no {path}"}
         if headers.get("Authorization") != f"Bearer {TOKEN}":
             return 401, {"message": "who are you"}
-        name, asked = match["id"], {key: value[0] for key, value in urllib.parse.parse_qs(query).items()}
-        if name is None and (refused := self._refuse(match["kind"], asked if body is None else body)):
+        name, parameters = match["id"], {key: value[0] for key, value in urllib.parse.parse_qs(query).items()}
+        if name is None and (refused := self._refuse(match["kind"], parameters if body is None else body)):
             return refused
         if match["kind"] == "experiments":
-            return self._experiments(asked, body)
+            return self._experiments(parameters, body)
         if method == "POST" and name is None:
             number = f"run-{len(self.runs) + 1}"
             self.runs[number] = {**body, "run_id": number}
@@ -95,13 +95,13 @@ class KubeflowService:
             self.states = ["CANCELED"]
             return 200, {}
         if name is None:
-            value, experiment = _wanted(asked, "IS_SUBSTRING"), asked.get("experiment_id")
+            value, experiment = _wanted(parameters, "IS_SUBSTRING"), parameters.get("experiment_id")
             found = [
                 run
                 for run in self.runs.values()
                 if value in run["display_name"] and experiment in (None, run.get("experiment_id"))
             ]
-            begin = int(asked.get("page_token", "0"))
+            begin = int(parameters.get("page_token", "0"))
             more = {"next_page_token": str(begin + self.page)} if len(found) > begin + self.page else {}
             listed = [{**run, "state": self.states[0]} for run in found[begin:][: self.page]]
             return 200, {"runs": listed, **more} if listed else {}
@@ -130,9 +130,9 @@ class KubeflowService:
             return 403, {"message": f"User is not authorized with reason: {kind} in namespace {namespace}"}
         return None
 
-    def _experiments(self, asked: dict[str, str], body: Any) -> tuple[int, Any]:
+    def _experiments(self, parameters: dict[str, str], body: Any) -> tuple[int, Any]:
         if body is None:
-            wanted = (_wanted(asked, "EQUALS"), asked.get("namespace", ""))
+            wanted = (_wanted(parameters, "EQUALS"), parameters.get("namespace", ""))
             listed = [each for each in self.experiments.values() if (each["display_name"], each["namespace"]) == wanted]
             return 200, {"experiments": listed} if listed else {}
         number = f"experiment-{len(self.experiments) + 1}"
@@ -140,9 +140,9 @@ class KubeflowService:
         return 200, self.experiments[number]
 
 
-def _wanted(asked: dict[str, str], operation: str) -> str:
+def _wanted(parameters: dict[str, str], operation: str) -> str:
     """Returns the name in a list's filter."""
-    (predicate,) = json.loads(asked["filter"])["predicates"]
+    (predicate,) = json.loads(parameters["filter"])["predicates"]
     assert predicate == {"operation": operation, "key": "display_name", "stringValue": predicate["stringValue"]}
     return predicate["stringValue"]
 

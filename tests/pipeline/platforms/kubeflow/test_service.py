@@ -46,7 +46,7 @@ def service_of(server: KubeflowService) -> Kubeflow:
     return Kubeflow(server.address, text=COMPILED, name="digits-0123456789", account="trainer")
 
 
-def test_the_run_is_what_was_compiled_and_not_started_twice():
+def test_the_run_equals_the_compiled_file_and_is_not_started_twice():
     with KubeflowService(["RUNNING"]) as server:
         service = service_of(server)
         assert service.start(False) == ("run-1", True, "")

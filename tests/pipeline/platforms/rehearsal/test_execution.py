@@ -37,7 +37,7 @@ def _known(outputs: dict[str, Any], task: str) -> dict[str, Any]:
     return json.loads((Path(outputs[task]["made"]["uri"]) / "known.json").read_text())
 
 
-def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
+def test_a_container_gets_the_same_input_as_in_a_service(compiled, monkeypatch):
     for name in ("PYTHONPATH", "SLURM_PROCID", "KFP_POD_NAME"):
         monkeypatch.setenv(name, "/mine")
     compiled.step("Second", "tfx.Model", first="First")
@@ -59,7 +59,7 @@ def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
     assert Path(known["invocation"]["outputs"]["outputFile"]).is_file()
 
 
-def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
+def test_a_container_gets_the_same_input_as_in_kubeflow_pipelines_2(compiled):
     compiled.target = KUBEFLOW
     compiled.step("First", also={"valid": True, "splits": ["train"], "by_split": {"train": 1}})
     compiled.step("Second", "tfx.Model", first="First")
@@ -100,7 +100,7 @@ def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_output_parameter_is_given_to_the_next_step_and_kept_with_what_is_cached(compiled, target):
+def test_an_output_parameter_reaches_the_next_step_and_is_cached(compiled, target):
     compiled.target = target
     compiled.step("First")
     compiled.components["First"]["outputDefinitions"]["parameters"] = {"found": {"parameterType": "STRING"}}

@@ -51,7 +51,7 @@ def test_the_operator_does_not_give_up_before_the_limit(policy, limit, wanted):
     assert (RETRYABLE in {each["name"] for each in container["env"]}) == (policy != "Never")
 
 
-def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
+def test_each_type_of_pod_has_its_declared_settings(tmp_path, capsys):
     config_map, job = compile_it(tmp_path, "digits", *OF_TFJOB)
     # The job's own options are in the golden file.
     replicas = job["spec"]["tfReplicaSpecs"]

@@ -46,7 +46,7 @@ def service_of(server: PipelineService, digest: str = "0123456789") -> vertex.Ve
     )
 
 
-def test_the_job_is_what_was_compiled():
+def test_the_job_equals_the_compiled_file():
     with PipelineService([RUNNING]) as server:
         service = service_of(server)
         started = service.start(False)
