@@ -13,13 +13,13 @@ DIED = 9
 
 
 def until_it_lives(bucket, act: Callable[[], None], before: Callable[[], None]) -> Iterator[bool]:
-    """Does something in a process that dies at its first operation of the store, then at its second, until it does not.
+    """Calls `act` in a process that dies at its first store operation, then at its second, until one survives.
 
     Args:
-        before: What is done before each.
+        before: Called before each attempt.
 
     Yields:
-        Whether it died.
+        Whether the process died.
     """
     code, operations = DIED, 0
     while code == DIED:
@@ -39,7 +39,7 @@ def until_it_lives(bucket, act: Callable[[], None], before: Callable[[], None]) 
 
 
 def store(root: Path):
-    """A file system whose addresses lie in a folder, and which renames nothing."""
+    """A file system that is backed by a folder and supports no renames."""
     from tfx.dsl.io import filesystem
     from tfx.dsl.io.plugins.local import LocalFilesystem
 
@@ -48,7 +48,7 @@ def store(root: Path):
 
     class Store(filesystem.Filesystem):
         SUPPORTED_SCHEMES = ["store://"]
-        # Operations until this process dies.
+        # The number of operations until this process dies.
         left = -1
 
         @classmethod

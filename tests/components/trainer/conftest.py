@@ -220,7 +220,7 @@ class Training:
 
         Args:
             steps: `train_args.num_steps`.
-            **functions: `trainer_fn`, `run_fn` or `module_file`; the built-in trainer_fn where there is none.
+            **functions: `trainer_fn`, `run_fn` or `module_file`; by default the built-in trainer_fn.
 
         Returns:
             Folder of the model and the model_run artifact.

@@ -25,7 +25,7 @@ def run(
     Args:
         code: What `python -c` would be given.
         path: Folders to find modules in, before all others.
-        environment: Variables; of None, they are not there.
+        environment: Variables; those with None are unset.
     """
     for name, value in environment.items():
         if value is None:

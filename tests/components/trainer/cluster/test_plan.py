@@ -57,7 +57,7 @@ def _seen(train, evaluate=None):
 
 
 @pytest.mark.parametrize("gpus", [0, 2, 8])
-def test_declared_gpus_are_assigned_whatever_the_machine_seems_to_have(machine, gpus):
+def test_declared_gpus_are_assigned_without_checking_the_machine(machine, gpus):
     machine(gpus)
     assert _seen({**MWMS, "workers": 3, "devices": {"gpu": 2}}) == {
         "chief-0": (0, 1),
