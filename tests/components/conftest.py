@@ -1,4 +1,4 @@
-"""An object store of the tests' own, which TFX's file systems know."""
+"""An object store for tests, registered with TFX's file systems."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DIED = 9
 
 
 def until_it_lives(bucket, act: Callable[[], None], before: Callable[[], None]) -> Iterator[bool]:
-    """Does something in a process that dies at its first operation of the store, then at its second, until it does not.
+    """Calls `act` in a process that dies at its first store operation, then at its second, until one survives.
 
     Args:
-        before: What is done before each.
+        before: Called before each attempt.
 
     Yields:
-        Whether it died.
+        Whether the process died.
     """
     code, operations = DIED, 0
     while code == DIED:
@@ -39,7 +39,7 @@ def until_it_lives(bucket, act: Callable[[], None], before: Callable[[], None]) 
 
 
 def store(root: Path):
-    """A file system whose addresses lie in a folder, and which renames nothing."""
+    """A file system that is backed by a folder and supports no renames."""
     from tfx.dsl.io import filesystem
     from tfx.dsl.io.plugins.local import LocalFilesystem
 
@@ -48,7 +48,7 @@ def store(root: Path):
 
     class Store(filesystem.Filesystem):
         SUPPORTED_SCHEMES = ["store://"]
-        # Operations until this process dies.
+        # The number of operations until this process dies.
         left = -1
 
         @classmethod
@@ -82,7 +82,7 @@ def store(root: Path):
 
         @classmethod
         def rmtree(cls, path):
-            # As it lists them.
+            # In the order of the listing.
             for file in sorted(str(file) for file in Path(located(path)).rglob("*") if file.is_file()):
                 cls._count()
                 os.remove(file)
@@ -106,14 +106,14 @@ def store(root: Path):
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch):
-    """The file system, known to TFX; `folder` is where its versions lie."""
+    """The file system, registered with TFX; `folder` holds its versions."""
     from tfx.dsl.io.filesystem_registry import DEFAULT_FILESYSTEM_REGISTRY as REGISTRY
 
     monkeypatch.setattr(REGISTRY, "_preferred_filesystem_by_scheme", dict(REGISTRY._preferred_filesystem_by_scheme))
     monkeypatch.setattr(REGISTRY, "_filesystem_priority", dict(REGISTRY._filesystem_priority))
     made = store(tmp_path)
     REGISTRY.register(made, priority=0)
-    # Copies from this machine go by it as well, as TensorFlow's file system does for gs://.
+    # It also copies local files, as TensorFlow's file system does for gs://.
     monkeypatch.setitem(REGISTRY._preferred_filesystem_by_scheme, "", made)
     made.folder = tmp_path / "bucket" / "serving"
     return made

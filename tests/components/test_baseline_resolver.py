@@ -1,4 +1,4 @@
-"""The baseline is the latest blessed model other than the candidate; and what becomes of one that others found."""
+"""The baseline is the latest blessed model except the candidate; baselines found by others are checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def made(tmp_path):
-    """Makes a model artifact with files, of examples with some properties."""
+    """Makes a model artifact with files, trained on examples with some properties."""
 
     def make(name: object, number: int = 0, outputs: Sequence[str] = ("probabilities",), **properties: str):
         model = artifact("Model", write_files(tmp_path / str(name), {"Format-Serving/saved_model.pb": "a model"}))
@@ -66,7 +66,7 @@ def _blessing(number: int, blessed: bool):
     return made
 
 
-def test_the_latest_blessed_model_that_is_whole_is_found(resolve):
+def test_the_latest_complete_blessed_model_is_found(resolve):
     found = resolve({1: True, 2: True, 3: False}, candidate=4)
     assert found == {"model": [2], "model_blessing": [102], "candidate": [4]}
     # The candidate is not compared with itself.
@@ -82,13 +82,13 @@ def test_the_latest_blessed_model_that_is_whole_is_found(resolve):
         {"data": {2: {"image_shape": "[32,32,1]"}}},
         {"data": {2: {"label_names": '["a","b"]'}}},
         {"data": {number: {"label_names": names} for number, names in enumerate(["[2,10]", "[10,2]", "[2,10]"], 1)}},
-        # It may have been trained on what the candidate is tested on.
+        # It may have been trained on the candidate's test data.
         {"data": {2: {"test": "train[90%:]"}}},
         {"outputs": {2: ["scores"]}},
         {"gone": (2,)},
     ],
 )
-def test_a_model_of_another_kind_is_passed_over(resolve, difference):
+def test_an_incomparable_model_is_skipped(resolve, difference):
     assert resolve({1: True, 2: True}, candidate=3, **difference)["model"] == [1]
 
 
@@ -98,20 +98,20 @@ def baseline_of(baseline, candidate) -> tuple[list, str]:
     return found.get("baseline_model", []), dropped
 
 
-def test_another_model_of_the_same_data_is_one(made):
+def test_another_model_of_the_same_data_is_a_baseline(made):
     earlier = made("1", number=1)
     assert baseline_of(earlier, made("2", number=2)) == ([earlier], "")
 
 
-def test_the_candidate_itself_is_none(made, caplog):
-    # Found again in the cache, it has the address that it had; what knows no ids gives none.
+def test_the_candidate_itself_is_no_baseline(made, caplog):
+    # A cached candidate has its former URI; a service without ids gives none.
     itself = ([], "the latest blessed model is the candidate itself")
     assert baseline_of(made("1", number=1), made("1", number=7)) == itself
     assert baseline_of(made("1", number=7), made("2", number=7)) == itself
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_model_of_other_data_and_one_that_is_gone_are_none_and_it_is_said_why(made, tmp_path, caplog):
+def test_a_model_of_other_data_and_a_missing_one_are_refused_with_the_reason(made, tmp_path, caplog):
     other = "the latest blessed model differs in data set"
     assert baseline_of(made("1", number=1, dataset="cifar10"), made("2", number=2)) == ([], other)
     assert [record.levelname for record in caplog.records if other in record.getMessage()] == ["WARNING"]
@@ -122,7 +122,7 @@ def test_a_model_of_other_data_and_one_that_is_gone_are_none_and_it_is_said_why(
     assert why == f"the files of the latest blessed model are gone from {tmp_path / '3'}"
 
 
-def test_each_difference_is_told(made):
+def test_each_difference_is_reported(made):
     candidate = made("2", outputs=["raw"], image_shape="[28, 28, 1]", label_names='["a", "b"]')
     other = made(
         "1", outputs=["classes", "scores"], image_shape="[8, 8, 1]", label_names='["a", "c"]', test="train[90%:]"
@@ -132,7 +132,7 @@ def test_each_difference_is_told(made):
     )
 
 
-def test_a_model_of_somebody_elses_trainer_is_none(made):
+def test_a_model_of_another_trainer_is_no_baseline(made):
     foreign = artifact("Model", "/elsewhere")
     assert baseline_of(foreign, made("2", number=2))[1] == (
         "the latest blessed model has no record of its training data"

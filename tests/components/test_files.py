@@ -1,4 +1,4 @@
-"""Folders in an object store, where nothing can be moved in one step."""
+"""Folders in an object store, which has no atomic move."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 FILES = {"saved_model.pb": b"graph", "assets/words.txt": b"a b", "variables/variables.index": b"index", "zebra": b"z"}
 
 
-def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(bucket, tmp_path):
+def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_repeated(bucket, tmp_path):
     source, target = tmp_path / "bucket" / "source", tmp_path / "bucket" / "target"
 
     def begin() -> None:
@@ -31,7 +31,7 @@ def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(b
     operations = 0
     for _ in until_it_lives(bucket, move, begin):
         assert FILES in (contents(source), contents(target))
-        # What loads is whole.
+        # A loadable model is complete.
         for folder in (source, target):
             assert "saved_model.pb" not in contents(folder) or contents(folder) == FILES
         if source.exists():
@@ -43,7 +43,7 @@ def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(b
 
 
 @pytest.mark.parametrize("operation", ["remove", "rmtree"])
-def test_a_folder_whose_source_cannot_be_removed_has_been_moved(bucket, tmp_path, monkeypatch, caplog, operation):
+def test_a_folder_is_moved_even_if_its_source_cannot_be_removed(bucket, tmp_path, monkeypatch, caplog, operation):
     source, target = tmp_path / "bucket" / "source", tmp_path / "bucket" / "target"
     write_files(source, FILES)
 
@@ -56,8 +56,8 @@ def test_a_folder_whose_source_cannot_be_removed_has_been_moved(bucket, tmp_path
     assert "the rest of it cannot be removed: 503" in caplog.text
 
 
-def test_a_file_that_is_overwritten_is_read_again_until_it_is_whole(bucket, tmp_path, monkeypatch):
-    # A bucket's client gives as many bytes as the old file had.
+def test_a_file_that_is_overwritten_is_reread_until_it_is_complete(bucket, tmp_path, monkeypatch):
+    # A bucket's client returns as many bytes as the old file had.
     monkeypatch.setattr(files, "RETRY_SECONDS", (0.0, 0.0))
     file = tmp_path / "bucket" / "training.json"
     assert read_json("store://bucket/training.json") is None

@@ -1,4 +1,4 @@
-"""Errors of a training in somebody else's pipeline speak of arguments; and parameters that are protocol buffers."""
+"""Errors of a training in a user's own pipeline name arguments; and parameters that are protocol buffers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def train(component: type, **given: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"filesystm": {"base_directory": "serving"}}, 'has no field named "filesystm"'),
         ("serving", "Pusher(push_destination=…) is 'serving'"),
@@ -40,31 +40,31 @@ def train(component: type, **given: Any) -> Any:
         ({"filesystem": {"base_directory": "serving", "versioning": "BY_NAME"}}, "Invalid enum value BY_NAME"),
     ],
 )
-def test_a_destination_that_is_none_is_refused(given, told):
+def test_an_invalid_destination_is_refused(given, message):
     with pytest.raises(DeclarationError) as refused:
         push(given)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert 'push_destination={"filesystem": {"base_directory": \'serving\'}}' in refused.value.todo
     assert "filesystem.base_directory" in refused.value.expected
 
 
-def test_a_destination_is_taken_as_tfx_takes_it():
+def test_a_destination_is_accepted_as_tfx_accepts_it():
     message = pusher_pb2.PushDestination(filesystem=pusher_pb2.PushDestination.Filesystem(base_directory="serving"))
     assert push(SERVING) == push('{"filesystem": {"base_directory": "serving"}}')
     assert '"base_directory": "serving"' in push(message)
     folder = RuntimeParameter(name="folder", ptype=str)
     assert push(folder) is folder
     assert "folder" in str(push({"filesystem": {"base_directory": folder}}))
-    # Of another executor's destination nothing is known here.
+    # Another executor's destination is unknown here.
     spec = executor_spec.ExecutorClassSpec(type("Elsewhere", (executor_spec.ExecutorClassSpec,), {}))
     assert push({}, custom_executor_spec=spec) == {}
 
 
 @pytest.mark.parametrize("component", [Trainer, Tuner])
 @pytest.mark.parametrize("name", ["train_args", "eval_args"])
-def test_a_length_that_is_none_is_refused(component, name):
+def test_an_invalid_length_is_refused(component, name):
     kind = {"train_args": trainer_pb2.TrainArgs, "eval_args": trainer_pb2.EvalArgs}[name]
-    for given, told in (
+    for given, message in (
         ({"num_step": 10}, 'has no field named "num_step"'),
         ({"num_steps": "ten"}, "num_steps"),
         (10, "is an object, builtins.int"),
@@ -72,14 +72,14 @@ def test_a_length_that_is_none_is_refused(component, name):
         with pytest.raises(DeclarationError) as refused:
             train(component, **{name: given})
         assert str(refused.value).startswith(f"{component.__name__}({name}=…)")
-        assert told in str(refused.value)
+        assert message in str(refused.value)
         assert f"say {name}=trainer_pb2.{kind.__name__}(num_steps=…)" in refused.value.todo
     for given in ({"num_steps": 10}, kind(num_steps=10)):
         assert '"num_steps": 10' in train(component, **{name: given})[name]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reworded"),
     [
         ("raise trainer.start_timeout, or", "raise Trainer(settings=Settings(start_timeout=…)), or"),
         ("(trainer.distribution.max_restarts)", "(Trainer(distribution={'max_restarts': …}))"),
@@ -87,13 +87,13 @@ def test_a_length_that_is_none_is_refused(component, name):
         ("remove trainer.distribution.", "remove Trainer(distribution=…)."),
     ],
 )
-def test_what_a_declaration_calls_a_thing_is_told_in_python(text, told):
+def test_option_names_of_a_declaration_become_python_arguments(text, reworded):
     error = TaskStalledError(text, expected=text, todo=text)
     reword(error)
-    assert (error.what, error.expected, error.todo) == (told, told, told)
+    assert (error.what, error.expected, error.todo) == (reworded, reworded, reworded)
 
 
-def test_of_a_trial_the_arguments_are_the_tuners():
+def test_a_trials_arguments_are_the_tuners():
     error = TaskStalledError("raise trainer.stall_timeout", todo="set trainer.distribution.train.workers")
     reword(error, TUNER)
     assert error.what == "raise Tuner(settings=Settings(stall_timeout=…))"

@@ -1,4 +1,4 @@
-"""What an artifact held when it was published, and what is left of it."""
+"""An artifact's content when it was published, compared with what is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def examples(tmp_path):
-    """An Examples artifact of ours, with two files of three records."""
+    """An Examples artifact with two files of three records."""
     folder = tmp_path / "examples" / "1" / "Split-train"
     folder.mkdir(parents=True)
     for name in "ab":
@@ -32,7 +32,7 @@ def file_of(made, name: str = "b") -> Path:
     return Path(made.uri) / "Split-train" / name
 
 
-def test_a_file_that_is_gone_and_one_that_is_cut_at_the_end_of_a_record_are_named(examples):
+def test_a_missing_file_and_one_cut_after_a_record_are_named(examples):
     file = file_of(examples)
     os.truncate(file, file.stat().st_size * 2 // 3)
     assert damage(examples) == (str(file), "it has 56 bytes of 84")
@@ -41,7 +41,7 @@ def test_a_file_that_is_gone_and_one_that_is_cut_at_the_end_of_a_record_are_name
 
 
 @pytest.mark.parametrize("name", ["transform", "trainer", "evaluator"])
-def test_whoever_reads_examples_reads_all_of_them_or_none(examples, name):
+def test_readers_get_all_examples_or_an_error(examples, name):
     executor = importlib.import_module(f"tfx_estimator.components.{name}.executor").Executor
     file_of(examples).unlink()
     with pytest.raises(DamagedDataError, match="Split-train/b: it is gone") as raised:
@@ -55,9 +55,9 @@ def test_whoever_reads_examples_reads_all_of_them_or_none(examples, name):
         ValueError("Not a valid TFRecord. Mismatch of data mask"),
         TaskFailedError("task chief-0 failed: DataLossError: corrupted record at 28"),
     ],
-    ids=["raised here", "told by a task"],
+    ids=["raised here", "reported by a task"],
 )
-def test_the_file_whose_bytes_are_others_is_named_where_reading_failed(examples, error):
+def test_the_file_with_changed_bytes_is_named_when_reading_fails(examples, error):
     with pytest.raises(type(error)), checked_inputs({"examples": [examples]}):
         raise error
     file = file_of(examples)
@@ -68,7 +68,7 @@ def test_the_file_whose_bytes_are_others_is_named_where_reading_failed(examples,
         raise error
 
 
-def test_a_pushed_model_is_whole_where_it_was_pushed_to(tmp_path):
+def test_a_pushed_model_is_complete_at_its_destination(tmp_path):
     pushed = artifact("PushedModel", tmp_path / "pushed", pushed_destination=str(tmp_path / "serving" / "1"))
     write_files(tmp_path, dict.fromkeys(("pushed/saved_model.pb", "serving/1/saved_model.pb"), "a model"))
     note(pushed.mlmd_artifact, pushed.type_name)

@@ -1,4 +1,4 @@
-"""Which of a model's outputs holds the scores of the classes, and by which operations they are computed."""
+"""Finds the output with the class scores, and the operations that compute it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_scores_are_found_by_name_kind_and_shape(kinds, declared, classes, e
         ({"a": (FLOAT, (None, 10)), "b": (FLOAT, (None, 10)), "uncertainty": (FLOAT, (None,))}, None, None),
     ],
 )
-def test_without_a_count_of_classes_one_number_is_their_score_only_if_no_other_output_may_be(kinds, declared, expected):
+def test_without_a_class_count_one_number_is_the_score_only_if_no_other_output_can_be(kinds, declared, expected):
     if expected is None:
         with pytest.raises(UserCodeError, match="each of a, b may be the scores"):
             choose_of_any(outputs(**kinds), declared)
@@ -83,7 +83,7 @@ def test_without_a_count_of_classes_one_number_is_their_score_only_if_no_other_o
         ({"classes": (STRING, (None, 10))}, None, "the served outputs are classes: none of them fits"),
     ],
 )
-def test_what_cannot_be_told_is_asked_for(kinds, declared, text):
+def test_an_ambiguous_output_must_be_declared(kinds, declared, text):
     with pytest.raises(UserCodeError, match=text) as error:
         choose_scores(outputs(**kinds), declared, 10)
     assert "evaluator.prediction_key" in error.value.todo
@@ -140,11 +140,11 @@ def _experts():
     ],
 )
 @pytest.mark.parametrize("signature", ["of its own", "as Keras saves it"])
-def test_logits_are_known_in_what_tensorflow_2_saves(tmp_path, name, from_logits, signature):
+def test_logits_are_recognised_in_a_tensorflow_2_saved_model(tmp_path, name, from_logits, signature):
     inputs = tf.keras.Input([2])
     model = tf.keras.Model(inputs, tf.keras.Sequential(_layers(name))(inputs))
 
-    # As the module files of TFX's examples have it: parsing and a model within a signature.
+    # As in TFX's example module files: a signature that parses and calls a model.
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def serve(examples):
         features = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([2], tf.float32)})

@@ -1,4 +1,4 @@
-"""The model to compare with is found among the records that blessings have left, whatever the service says of it."""
+"""BaselineFinder finds the baseline among the records of blessings, independently of the service's metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 
 class Pipeline:
-    """The folder of a pipeline, its models and what is found there."""
+    """A pipeline's folder and its models; finds baselines there."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "digits"
@@ -32,7 +32,7 @@ class Pipeline:
         return made
 
     def evaluate(self, model: Any, blessed: bool = True, **also: str) -> dict[str, Any]:
-        """Leaves what a step leaves that has evaluated a model; returns what it was told."""
+        """Records an evaluation as its step does; returns the step's ExecutorInput."""
         blessing = write_files(Path(f"{model.uri}-blessing"), {"BLESSED" if blessed else "NOT_BLESSED": ""})
         comparable = {"comparable": model.get_string_custom_property("comparable"), "rows": 3.0}
         made = {"name": "17", "uri": model.uri, "metadata": comparable, "type": {"instanceSchema": "title: tfx.Model"}}
@@ -47,7 +47,7 @@ class Pipeline:
         return executor_input
 
     def find(self, candidate: Any) -> dict[str, Any]:
-        """Returns what the component tells the Evaluator; nothing where it has found no model."""
+        """Returns the baseline that the component passes to the Evaluator; empty without one."""
         found = artifact("String", self.home / "found")
         Executor().Do({"model": [candidate]}, {"found": [found]}, {"pipeline_home": str(self.home)})
         return json.loads(found.read() or "{}")
@@ -71,7 +71,7 @@ def test_the_latest_blessed_model_of_the_same_data_is_found(pipeline):
     assert pipeline.named(candidate) == "2"
     assert pipeline.named(pipeline.model("more", dataset="mnist")) == "other"
     assert pipeline.named(pipeline.model("more", dataset="cifar10")) == ""
-    # The candidate, which was blessed before, is not compared with itself; what is blessed again is the latest.
+    # The candidate itself was blessed before and is skipped; a model that is blessed again is the latest.
     assert pipeline.named(pipeline.model("2")) == "1"
     pipeline.evaluate(pipeline.model("1"))
     assert pipeline.named(candidate) == "1"
@@ -86,7 +86,7 @@ def _cut(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_remove, _cut])
-def test_a_model_that_is_gone_or_not_whole_is_passed_over(pipeline, damage: Callable[[Path], None]):
+def test_a_missing_or_incomplete_model_is_skipped(pipeline, damage: Callable[[Path], None]):
     for name in ("1", "2"):
         pipeline.evaluate(pipeline.model(name))
     damage(pipeline.home / "2")
@@ -96,16 +96,16 @@ def test_a_model_that_is_gone_or_not_whole_is_passed_over(pipeline, damage: Call
     assert pipeline.find(candidate) == {}
 
 
-def test_in_a_folder_that_was_moved_the_model_is_looked_for_where_it_lies_now(pipeline, tmp_path):
+def test_the_model_is_found_after_its_folder_was_moved(pipeline, tmp_path):
     pipeline.evaluate(pipeline.model("1"))
     pipeline.home.rename(tmp_path / "moved")
-    # At the former place there is another of the same name.
+    # Another model of the same name lies in the old folder.
     pipeline.model("1")
     pipeline.home = tmp_path / "moved"
     assert pipeline.find(pipeline.model("2"))["uri"] == str(tmp_path / "moved" / "1")
 
 
-def test_evaluations_at_the_same_time_each_leave_a_record(pipeline):
+def test_concurrent_evaluations_each_leave_a_record(pipeline):
     models = [pipeline.model(str(number)) for number in range(32)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(pipeline.evaluate, models))
@@ -113,14 +113,14 @@ def test_evaluations_at_the_same_time_each_leave_a_record(pipeline):
     assert sorted(kept, key=int) == [str(number) for number in range(32)]
 
 
-def test_what_was_found_becomes_an_input_of_the_evaluator(pipeline):
+def test_the_found_baseline_becomes_an_input_of_the_evaluator(pipeline):
     pipeline.evaluate(pipeline.model("1"))
     candidate = pipeline.model("2")
     found = pipeline.find(candidate)
     executor_input = pipeline.evaluate(candidate, found_baseline=json.dumps(found))
     give_baseline(executor_input)
     (given,) = executor_input["inputs"]["artifacts"]["baseline_model"]["artifacts"]
-    # By its own name: what the blessing says of it is true of the service's metadata.
+    # Under its own artifact name, since the blessing refers to the service's metadata.
     assert (given["name"], given["uri"]) == ("17", str(pipeline.home / "1"))
     assert given["type"] == executor_input["inputs"]["artifacts"]["model"]["artifacts"][0]["type"]
     assert given["metadata"]["comparable"] == candidate.get_string_custom_property("comparable")

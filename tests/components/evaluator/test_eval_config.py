@@ -1,4 +1,4 @@
-"""What TFMA is told of a declared evaluator."""
+"""The EvalConfig that a declared evaluator becomes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LABELS = tuple("abcd")
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("value", ["e", 4, -1, 3.0, "4"])
-def test_a_slice_by_a_class_that_is_not_there_is_refused(value, held):
+def test_a_slice_by_an_unknown_class_is_refused(value, held):
     def config(label, names=LABELS):
         own = [Metric(name="ExampleCount", threshold={"lower": 1}, slices=[{"label": label}])] if held else []
         slices = [] if held else [{"label": label}]
@@ -26,24 +26,24 @@ def test_a_slice_by_a_class_that_is_not_there_is_refused(value, held):
         config(value)
     for label in ("d", 3, "3"):
         assert config(label).slicing_specs[-1].feature_values["label"] == "3"
-    # Where the names are not known.
+    # Without known class names.
     assert config(value, ()).slicing_specs[-1].feature_values["label"] == str(value)
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "label"),
+    ("names", "value", "label"),
     [
         (tuple("123456789"), 3, 2),
         (tuple("123456789"), "9", 8),
-        (("0", "1", "10", "11", "2", "3"), 3, 5),  # of files that list them so
+        (("0", "1", "10", "11", "2", "3"), 3, 5),  # files sorted by name
         (("001", "002", "003"), 2, 1),
-        # Not all are numbers: what is no name is a label.
+        # Not all names are numbers: a value that is no name is a label.
         (("7", "8", "A", "B"), 2, 2),
     ],
 )
-def test_a_number_means_the_class_of_this_name(names, given, label):
-    metric = Metric(name="Recall", binarize=[given])
-    config = eval_config(EvaluatorSection(slices=[{"label": given}], metrics=[metric]), names)
+def test_a_number_means_the_class_of_this_name(names, value, label):
+    metric = Metric(name="Recall", binarize=[value])
+    config = eval_config(EvaluatorSection(slices=[{"label": value}], metrics=[metric]), names)
     assert config.slicing_specs[-1].feature_values["label"] == str(label)
     assert list(config.metrics_specs[-1].binarize.class_ids.values) == [label]
 
@@ -52,7 +52,7 @@ def test_a_number_means_the_class_of_this_name(names, given, label):
     ("thresholds", "reads"),
     [([0, 0.5, 1], True), ([0], False), (0, False), ([-1, 0, 1], False), (0.5, True), (None, True)],
 )
-def test_thresholds_tell_probabilities_from_logits(thresholds, reads):
+def test_the_thresholds_depend_on_probabilities_or_logits(thresholds, reads):
     options = {} if thresholds is None else {"thresholds": thresholds}
     metrics = [
         Metric(name="AUC"),
@@ -76,13 +76,13 @@ def test_a_class_that_is_named_twice_is_refused():
         ("SparseTopKCategoricalAccuracy", ""),
     ],
 )
-def test_what_keras_would_compute_of_labels_numbers_is_of_each_class(name, aggregate):
-    def found(names, **asked):
-        spec = eval_config(EvaluatorSection(metrics=[Metric(name=name, **asked)]), names).metrics_specs[-1]
+def test_metrics_that_keras_would_compute_from_label_numbers_are_binarized_by_class(name, aggregate):
+    def found(names, **options):
+        spec = eval_config(EvaluatorSection(metrics=[Metric(name=name, **options)]), names).metrics_specs[-1]
         return [each.name.removesuffix("_average") for each, _ in spec.aggregate.ListFields()][:1]
 
     assert found(LABELS) == ([aggregate] if aggregate else [])
-    # It is asked for otherwise, or how many classes there are is not known.
+    # Another aggregation is declared, or the number of classes is unknown.
     assert found(()) == []
     if name != "SparseTopKCategoricalAccuracy":
         assert found(LABELS, aggregate="micro") == ["micro"]

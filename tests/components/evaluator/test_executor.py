@@ -1,4 +1,4 @@
-"""Models whose scores bear any name are evaluated, beside baselines of another one."""
+"""Models are evaluated whatever their scores are called, against baselines that call them differently."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def head_fn(features, labels, mode):
 
 
 def v1_head_fn(features, labels, mode):
-    # Once it is brought back.
+    # After TensorFlow's estimator is restored.
     from tensorflow_estimator.python.estimator.canned import head as heads
 
     head = heads._multi_class_head_with_softmax_cross_entropy_loss(CLASSES)
@@ -74,7 +74,7 @@ def _plain(mode, labels, logits, outputs):
 
 @pytest.fixture(scope="module")
 def export(digits, tmp_path_factory):
-    """Trains a model_fn for a few steps and exports it: returns the model's artifact."""
+    """Trains a model_fn for a few steps and exports it; returns the model's artifact."""
 
     def make(model_fn, classes: int = CLASSES):
         home = tmp_path_factory.mktemp("model")
@@ -114,7 +114,7 @@ def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
         **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
         eval_config=eval_config(section, names),
     )
-    # What is chosen is no property, so the key is TFX's own.
+    # The chosen engine is no property, so the cache key is TFX's own.
     assert component.spec.exec_properties.keys() <= Theirs.SPEC_CLASS.PARAMETERS.keys()
     made = outputs(out, evaluation="ModelEvaluation", blessing="ModelBlessing")
     context = BaseBeamExecutor.Context(beam_pipeline_args=BeamSection().pipeline_args(), tmp_dir=str(out))
@@ -130,7 +130,7 @@ def schema_in(folder: Path, classes: int = CLASSES):
 
 @pytest.fixture
 def evaluate(digits, tmp_path):
-    """Evaluates; returns the metrics by slice, and the declared thresholds' verdict."""
+    """Evaluates; returns the metrics by slice and whether the declared thresholds are met."""
 
     def run(model, baseline=None, classes: int = CLASSES, **section):
         examples = digits["examples"][0]
@@ -170,7 +170,7 @@ def scores_and_labels(model, output, examples, classes: int = CLASSES):
 
 
 def expected(model, output, examples, classes: int = CLASSES) -> tuple[float, float]:
-    """Accuracy and mean loss, of what the model serves, in numpy; the output holds probabilities."""
+    """Accuracy and mean loss of the served probabilities, computed in numpy."""
     scores, labels = scores_and_labels(model, output, examples, classes)
     scores = scores.astype(np.float64)
     if output == "raw" and scores.shape[1] == 1:
@@ -179,7 +179,7 @@ def expected(model, output, examples, classes: int = CLASSES) -> tuple[float, fl
         scores = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     if scores.shape[1] == 1:
         scores = np.concatenate([1 - scores, scores], 1)
-    # As Keras does, against the logarithm of 0.
+    # Clips as Keras does, to avoid log(0).
     likelihood = np.clip(scores[np.arange(len(labels)), labels], 1e-7, 1)
     return (scores.argmax(1) == labels).mean(), -np.log(likelihood).mean()
 
@@ -192,12 +192,12 @@ def check(metrics, accuracy: float, loss: float) -> None:
 
 @pytest.fixture(scope="module")
 def logits_model(export):
-    """A model that puts out logits, by a name that does not say so."""
+    """A model that serves logits under a name that does not show it."""
     return export(logits_fn)
 
 
 @pytest.mark.parametrize("model_fn", [head_fn, pytest.param(v1_head_fn, marks=pytest.mark.long)])
-def test_a_head_is_evaluated_beside_a_baseline_with_other_outputs(export, evaluate, digits, logits_model, model_fn):
+def test_a_head_is_evaluated_against_a_baseline_with_other_outputs(export, evaluate, digits, logits_model, model_fn):
     model = export(model_fn)
     found, blessed = evaluate(model, logits_model, min_accuracy=0.5, max_accuracy_drop=0.5)
     check(found[()], *expected(model, "scores", digits["examples"][0]))
@@ -207,20 +207,20 @@ def test_a_head_is_evaluated_beside_a_baseline_with_other_outputs(export, evalua
     assert sum(count * accuracy for count, accuracy in slices) / sum(count for count, _ in slices) == pytest.approx(
         found[()]["sparse_categorical_accuracy"]
     )
-    # Compared with the baseline's own accuracy.
+    # The change is relative to the baseline's own accuracy.
     baseline = expected(logits_model, "raw", digits["examples"][0])[0]
     assert found[()]["sparse_categorical_accuracy_diff"] == pytest.approx(
         found[()]["sparse_categorical_accuracy"] - baseline, abs=1e-6
     )
 
 
-def test_logits_are_told_from_probabilities(evaluate, digits, logits_model):
+def test_logits_are_distinguished_from_probabilities(evaluate, digits, logits_model):
     found, _ = evaluate(logits_model, slices=())
     check(found[()], *expected(logits_model, "raw", digits["examples"][0]))
 
 
 def keras_model(examples, folder: Path, classes: int):
-    """A model of a run_fn as TFX's examples have it: its last layer is linear, and its signature but calls it."""
+    """A run_fn's model as in TFX's examples: a linear last layer, called by a plain signature."""
     spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     width = 1 if classes == 2 else classes
     model = tf.keras.Sequential([tf.keras.layers.Dense(width, input_shape=[784])])
@@ -247,14 +247,14 @@ def keras_model(examples, folder: Path, classes: int):
 
 
 @pytest.mark.parametrize("classes", [CLASSES, 2])
-def test_logits_are_told_from_probabilities_in_a_model_of_keras(evaluate, digits, tmp_path, classes):
+def test_logits_are_distinguished_from_probabilities_in_a_keras_model(evaluate, digits, tmp_path, classes):
     model = keras_model(digits["examples"][0], tmp_path, classes)
     found, blessed = evaluate(model, classes=classes, min_accuracy=0.6, slices=())
     check(found[()], *expected(model, "raw", digits["examples"][0], classes))
     assert blessed
 
 
-def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digits):
+def test_a_single_score_for_two_classes_is_that_of_the_second(export, evaluate, digits):
     model = export(two_fn, classes=2)
     found, blessed = evaluate(model, classes=2, min_accuracy=0.5, slices=())
     check(found[()], *expected(model, "logistic", digits["examples"][0], classes=2))
@@ -262,7 +262,7 @@ def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digit
 
 
 @pytest.mark.parametrize("binarize", [(0,), (1, 0), "all"])
-def test_a_metric_of_the_first_class_is_refused_where_the_one_score_is_of_the_second(binarize):
+def test_a_metric_of_the_first_class_is_refused_when_the_single_score_is_of_the_second(binarize):
     metrics = [Metric(name="Recall", binarize=binarize, threshold={"lower": 0.9})]
     section = EvaluatorSection(metrics=metrics)
     with pytest.raises(UserCodeError, match="Recall binarize the class 0, but the model has a single score") as caught:
@@ -272,9 +272,7 @@ def test_a_metric_of_the_first_class_is_refused_where_the_one_score_is_of_the_se
 
 
 @pytest.mark.long
-def test_declared_metrics_of_a_baseline_that_puts_out_logits_are_of_its_probabilities(
-    export, evaluate, digits, logits_model
-):
+def test_declared_metrics_of_a_baseline_with_logits_are_of_its_probabilities(export, evaluate, digits, logits_model):
     model, examples = export(head_fn), digits["examples"][0]
     found, blessed = evaluate(
         model,
@@ -293,14 +291,14 @@ def test_declared_metrics_of_a_baseline_that_puts_out_logits_are_of_its_probabil
 
 
 @pytest.mark.long
-def test_declared_metrics_of_one_score_for_two_classes_are_of_the_second(export, evaluate, digits):
+def test_declared_metrics_of_a_single_score_for_two_classes_are_of_the_second(export, evaluate, digits):
     model = export(two_fn, classes=2)
     metrics = [
         {"name": "AUC", "aggregate": "micro", "options": {"num_thresholds": 1000}},
         {"name": "Precision", "binarize": [1], "threshold": {"lower": 1.5}},
     ]
     found, blessed = evaluate(model, classes=2, metrics=metrics, slices=())
-    # The threshold is of what is measured.
+    # The threshold applies to the measured class.
     assert not blessed
     scores, labels = scores_and_labels(model, "logistic", digits["examples"][0], classes=2)
     assert found[()]["auc"] == pytest.approx(roc_auc_score(labels, scores[:, 0]), abs=1e-3)
@@ -308,7 +306,7 @@ def test_declared_metrics_of_one_score_for_two_classes_are_of_the_second(export,
     check(found[()], *expected(model, "logistic", digits["examples"][0], classes=2))
 
 
-def test_a_declared_output_that_is_not_there_is_told_before_anything_is_evaluated(evaluate, logits_model, tmp_path):
+def test_a_missing_declared_output_is_reported_before_the_evaluation(evaluate, logits_model, tmp_path):
     with pytest.raises(UserCodeError, match="the served outputs are raw, top: there is no `probabilities`"):
         evaluate(logits_model, prediction_key="probabilities")
     assert not (tmp_path / "evaluation").exists()

@@ -1,4 +1,4 @@
-"""Declared metrics and slices, measured by TFMA on the digits, against scikit-learn's numbers."""
+"""Declared metrics and slices, measured by TFMA on the digits and compared with scikit-learn."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ METRICS = [
     {
         "name": "Precision",
         "binarize": "all",
-        # Met by each class, but not in each of its slices.
+        # Each class meets it, but not in each of its slices.
         "threshold": {"lower": 0.05, "upper": 1.0},
     },
     {"name": "Recall", "binarize": ["digit 3", 8], "threshold": {"lower": 1.5}, "slices": ["overall"]},
     {"name": "SparseTopKCategoricalAccuracy", "options": {"k": 2}},
     {"name": "ExampleCount", "threshold": {"lower": 3}, "slices": ["ink", {"label": "digit 5", "ink": "none"}]},
     {"name": "RootMeanSquaredError"},
-    # Against a copy of itself, from which nothing differs.
+    # The baseline is a copy of the model, so nothing changes.
     *(
-        {"name": metric, "options": {"name": name}, "change_threshold": asked}
-        for name, metric, asked in (
+        {"name": metric, "options": {"name": name}, "change_threshold": change}
+        for name, metric, change in (
             ("higher", "AUC", {"absolute": 0.01}),
             ("higher_by_parts", "AUC", {"relative": 0.1}),
             ("not_lower_by_parts", "AUC", {"relative": -0.1}),
@@ -51,7 +51,7 @@ METRICS = [
         )
     ),
     {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}},
-    # No slice is by it.
+    # No slice uses it.
     {"name": "Mean", "options": {"feature_key_path": ["features", "shade"]}},
 ]
 # Of each example, by the rest of its label; of some there are none, and of some one is there twice.
@@ -78,7 +78,7 @@ def preprocessing_fn(inputs):
 
 @pytest.fixture(scope="module")
 def measured(digits, export, tmp_path_factory):
-    """One evaluation of a model that puts out logits, beside a copy as a baseline; and what scikit-learn is given."""
+    """One evaluation of a model with logits against a copy as its baseline; and the inputs of scikit-learn."""
     home = tmp_path_factory.mktemp("measured")
     model = export(logits_fn)
     files = tf.io.gfile.glob(f"{digits['examples'][0].uri}/Split-eval/*")
@@ -88,7 +88,7 @@ def measured(digits, export, tmp_path_factory):
     pixels = [np.frombuffer(each["image"].bytes_list.value[0], np.uint8) for each in parsed]
     shade = np.array([each.mean() for each in pixels])
     pairs = list(zip(pixels, labels))
-    # A copy: the model itself is never taken for its own baseline.
+    # A copy, since a model is never its own baseline.
     baseline = artifact("Model", home / "baseline")
     shutil.copytree(model.uri, baseline.uri)
     inputs = write_inputs(home, {"train": pairs[:1], "eval": pairs}, preprocessing_fn)
@@ -109,7 +109,7 @@ def _evaluate(inputs, out, slices, metrics):
 
 @pytest.fixture(scope="module")
 def results(measured):
-    """What a run's summary would have of it."""
+    """The evaluation as in a run's summary."""
     return _summary(measured["uri"])
 
 
@@ -136,7 +136,7 @@ def test_metrics_are_those_of_scikit_learn(measured, results):
         assert found[f"classId:{label}/recall"] == pytest.approx(recall[label], abs=1e-6)
     two = top_k_accuracy_score(labels, scores, k=2, labels=range(CLASSES))
     assert found["sparse_top_k_categorical_accuracy"] == pytest.approx(two, abs=1e-6)
-    # By itself over the classes: of the labels' numbers it would be about 5.
+    # Averaged over the classes; computed from the label numbers it would be about 5.
     errors = np.sqrt(((one_hot - scores) ** 2).mean(0)).mean()
     assert found["root_mean_squared_error"] == pytest.approx(errors, abs=1e-4)
     assert results.accuracy == pytest.approx((scores.argmax(1) == labels).mean(), abs=1e-6)
@@ -147,7 +147,7 @@ def test_metrics_are_those_of_scikit_learn(measured, results):
     assert found["pooled_diff"] == results.accuracy_change() == 0
 
 
-def test_slices_are_by_features_of_the_preprocessing_fn_too_and_crossed(measured, results):
+def test_slices_may_use_features_of_the_preprocessing_fn_and_be_crossed(measured, results):
     labels, ink = measured["labels"], measured["ink"]
     right = measured["scores"].argmax(1) == labels
     crossed = {}
@@ -168,7 +168,7 @@ def test_slices_are_by_features_of_the_preprocessing_fn_too_and_crossed(measured
 
 @pytest.fixture(scope="module")
 def sliced(measured, tmp_path_factory):
-    """Of one metric, of which a change is asked for in slices; and of slices by lists of values."""
+    """An evaluation with a change threshold in slices, and slices by lists of values."""
     metric = {"name": "SparseTopKCategoricalAccuracy", "options": {"k": 2}, "change_threshold": {"absolute": 0.01}}
     metric["slices"] = ["ink", ["label", "ink"]]
     slices = ["words", ["words", "ink"], "numbers", "column"]
@@ -176,7 +176,7 @@ def sliced(measured, tmp_path_factory):
     return _summary(uri), blessed
 
 
-def test_an_example_is_in_the_slice_of_each_of_its_values_and_in_none_of_padding(measured, sliced):
+def test_an_example_is_in_the_slice_of_each_of_its_values_but_not_of_padding(measured, sliced):
     labels, ink = measured["labels"], measured["ink"]
     right = measured["scores"].argmax(1) == labels
     expected = {name: {} for name in ("words", "ink x words", "numbers", "column")}
@@ -198,27 +198,25 @@ def test_an_example_is_in_the_slice_of_each_of_its_values_and_in_none_of_padding
         assert sliced[0].slices[name] == found
 
 
-def test_a_change_that_is_asked_for_in_slices_is_missed_in_each_of_them(measured, sliced):
+def test_a_change_threshold_in_slices_is_missed_in_each_of_them(measured, sliced):
     summary, blessed = sliced
     crossed = {(f"ink {much}", f"digit {label}") for much, label in zip(measured["ink"], measured["labels"])}
     places = [*{much for much, _ in crossed}, *(f"{much} x label {label}" for much, label in crossed)]
-    message = "changed by +0.0000 against the latest blessed model, allowed is +0.0100"
-    # The line says which, and there is no other reason.
-    assert sorted(summary.reasons) == sorted(
-        f"sparse_top_k_categorical_accuracy of {place} {message}" for place in places
-    )
+    end = "changed by +0.0000 against the latest blessed model, allowed is +0.0100"
+    # Each line names its slice, and there is no other reason.
+    assert sorted(summary.reasons) == sorted(f"sparse_top_k_categorical_accuracy of {place} {end}" for place in places)
     assert not blessed
 
 
-def test_each_missed_threshold_is_told_in_one_line_with_its_value(results):
+def test_each_missed_threshold_is_reported_in_one_line_with_its_value(results):
     missed = [f"recall of class digit {label} {results.metrics[f'classId:{label}/recall']:.4f}" for label in (3, 8)]
     none = "no example is of ink none x label digit 5, which has a threshold"
     own = [each for each in results.reasons if "latest blessed" not in each]
     assert sorted(own) == sorted([*(f"{each} is below 1.5000" for each in missed), none])
 
 
-def test_a_change_that_is_asked_for_is_missed_by_the_same_model(results):
-    asked = {
+def test_a_change_threshold_is_missed_by_the_same_model(results):
+    expected = {
         "higher": "+0.0100",
         "higher_by_parts": "+10.00 %",
         "lower": "-0.0100",
@@ -227,11 +225,11 @@ def test_a_change_that_is_asked_for_is_missed_by_the_same_model(results):
     }
     assert [each for each in results.reasons if "latest blessed" in each] == [
         f"{name} changed by +0.0000 against the latest blessed model, allowed is {least}"
-        for name, least in asked.items()
+        for name, least in expected.items()
     ]
 
 
-def test_a_feature_that_is_not_there_is_told_with_those_that_are(measured, tmp_path):
+def test_a_missing_feature_is_reported_with_the_existing_ones(measured, tmp_path):
     with pytest.raises(UserCodeError, match=r"no feature `inc`.* have .*ink, .*label, .*shade") as caught:
         _evaluate(measured["inputs"], tmp_path, [["label", "inc"]], [])
     assert caught.value.todo == "did you mean `ink`?"
@@ -256,7 +254,7 @@ MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE, MEAN_OF_INK = (
         ([], [MEAN_OF_NUMBERS], "evaluator.metrics: Mean of the feature `numbers`, which has any number of values"),
     ],
 )
-def test_a_feature_of_many_values_or_of_fractions_is_refused_before_it_is_evaluated(
+def test_a_feature_of_many_values_or_of_fractions_is_refused_before_the_evaluation(
     measured, tmp_path, slices, metrics, message
 ):
     with pytest.raises(UserCodeError, match=message):

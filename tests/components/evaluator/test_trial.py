@@ -1,4 +1,4 @@
-"""Declared metrics, and the Evaluator's call of a served signature, tried on what is made up."""
+"""Dry runs of declared metrics and of the Evaluator's call of a served signature, on synthetic data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scores(raw: tf.Tensor) -> tf.Tensor:
 
 SERVED = {
     "examples": (tf.TensorSpec([None], tf.string), lambda each: scores(tf.io.parse_example(each, SPEC)["image"])),
-    # By the name of a feature.
+    # Named like a feature.
     "image": (tf.TensorSpec([None], tf.string), scores),
     "images": (tf.TensorSpec([None, 2, 2, 1], tf.float32), lambda each: tf.reshape(each, [-1, 4])),
     "inputs": (tf.TensorSpec([None], tf.string), lambda each: scores(tf.io.decode_base64(each))),
@@ -43,7 +43,7 @@ SERVED = {
         ("inputs", r"`serving_default`, which takes inputs: string \(None,\): .*base64"),
     ],
 )
-def test_a_signature_that_tfma_cannot_call_is_told(tmp_path, name, message):
+def test_a_signature_that_tfma_cannot_call_is_reported(tmp_path, name, message):
     spec, function = SERVED[name]
     module = tf.Module()
     module.serve = tf.function(lambda **inputs: {"scores": function(inputs[name])}, input_signature=None)
@@ -72,7 +72,7 @@ LABEL = {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}}
         [{"name": "AUC", "aggregate": "micro"}, OWN_NAME],
         [LABEL, {"name": "Mean", "options": {"feature_key_path": ["labels"]}}],
         [{"name": "Recall", "binarize": [1], "options": {"name": "sparse_categorical_accuracy"}}, "AUC"],
-        # Thresholds for what is measured anyway.
+        # Thresholds for metrics that are always measured.
         [{"name": name, "threshold": {"lower": 0}} for name in ("ExampleCount", "SparseCategoricalAccuracy")],
         ["RootMeanSquaredError", "MeanSquaredError", "SparseTopKCategoricalAccuracy", "MultiClassConfusionMatrixPlot"],
         [
@@ -85,8 +85,8 @@ def test_metrics_that_tfma_can_measure_pass(metrics):
     _try(*metrics)
 
 
-def _asked(name, **asked):
-    return {"name": name, **asked}
+def _metric(name, **options):
+    return {"name": name, **options}
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def _asked(name, **asked):
     [
         ("AUG", "did you mean `AUC`?"),
         ("CategoricalAccuracy", "did you mean `SparseCategoricalAccuracy`?"),
-        (_asked("CosineSimilarity", aggregate="macro"), "it reads one-hot labels"),
-        (_asked("AUC", options={"num_treshold": 9}), "unexpected keyword argument 'num_treshold'"),
-        (_asked("AUC", options={"thresholds": [0.9, 0.1]}), "its thresholds are not in ascending order"),
-        (_asked("ExampleCount", binarize="all"), "it covers all classes at once"),
-        (_asked("CalibrationPlot", threshold={"lower": 0}), "it has a threshold, but TFMA reports no single number"),
-        (_asked("Recall", aggregate="weighted_macro", threshold={"lower": 1}), "no single number under its name"),
+        (_metric("CosineSimilarity", aggregate="macro"), "it reads one-hot labels"),
+        (_metric("AUC", options={"num_treshold": 9}), "unexpected keyword argument 'num_treshold'"),
+        (_metric("AUC", options={"thresholds": [0.9, 0.1]}), "its thresholds are not in ascending order"),
+        (_metric("ExampleCount", binarize="all"), "it covers all classes at once"),
+        (_metric("CalibrationPlot", threshold={"lower": 0}), "it has a threshold, but TFMA reports no single number"),
+        (_metric("Recall", aggregate="weighted_macro", threshold={"lower": 1}), "no single number under its name"),
     ],
 )
-def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, message):
+def test_a_metric_that_tfma_cannot_measure_correctly_is_reported(metric, message):
     with pytest.raises(DeclarationError, match=f"(?s)evaluator.metrics: .*{re.escape(message)}"):
         _try(metric)
 
@@ -113,10 +113,10 @@ def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, messag
         (["AUC", {"name": "AUC", "options": {"num_thresholds": 9}}], "auc"),
         ([{"name": "Recall", "binarize": [1, 2]}, {"name": "Recall", "options": {"class_id": 2}}], "recall"),
         ([LABEL, LABEL], "mean_features.label"),
-        # It would be the accuracy that a model is blessed by.
+        # It would replace the accuracy that decides the blessing.
         ([{"name": "AUC", "options": {"name": "sparse_categorical_accuracy"}}], "sparse_categorical_accuracy"),
     ],
 )
-def test_two_metrics_of_one_name_are_told(metrics, called):
+def test_two_metrics_of_one_name_are_reported(metrics, called):
     with pytest.raises(DeclarationError, match=f"another metric is named {called}, too: add options: {{name: "):
         _try(*metrics)

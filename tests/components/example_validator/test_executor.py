@@ -1,4 +1,4 @@
-"""What ExampleValidator finds, and what it lets pass."""
+"""The anomalies that ExampleValidator finds, and the data that it accepts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GOOD = [_example(label=index % 10) for index in range(99)]
 
 @pytest.fixture
 def validate(tmp_path):
-    """Validates examples of two splits; returns each split's anomalies as they are written."""
+    """Validates examples of two splits; returns each split's written anomalies."""
 
     def run(train, evaluation=_GOOD, num_classes=10):
         schema = image_schema(num_classes)

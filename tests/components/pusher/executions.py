@@ -9,7 +9,7 @@ from tfx_estimator.components.pusher.executor import Executor
 
 
 def execute(model: str, base: str, output: str, blessed=None, infra=None, alone=False, examples=None):
-    """Executes it, as the Evaluator and the InfraValidator said; `alone` as a runtime parameter tells the folder."""
+    """Runs it with these blessings; `alone`: the value of a runtime parameter for the folder."""
     pushed, inputs = artifact("PushedModel", output), {"model": [artifact("Model", model)]}
     if blessed is not None:
         inputs["model_blessing"] = [artifact("ModelBlessing", blessed=int(blessed))]

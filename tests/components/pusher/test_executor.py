@@ -1,4 +1,4 @@
-"""What the Pusher does with blessings, destinations and its artifact, as TFX's does."""
+"""The Pusher treats blessings, destinations and its artifact as TFX's does."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def test_a_blessed_model_is_pushed_and_its_artifact_says_where(model, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["", "ram://alone"])
-def test_the_value_of_a_runtime_parameter_is_the_folder(model, tmp_path, scheme):
+def test_a_runtime_parameter_may_name_the_folder(model, tmp_path, scheme):
     base = f"{scheme}{tmp_path}/serving"
     pushed = execute(model, base, tmp_path / "output", alone=True)
     assert pushed.get_string_custom_property("pushed_destination").startswith(f"{base}/")
 
 
 @pytest.mark.parametrize("blessings", [{"blessed": False}, {"infra": False}, {"blessed": True, "infra": False}])
-def test_what_is_not_blessed_is_not_pushed(model, tmp_path, blessings):
+def test_an_unblessed_model_is_not_pushed(model, tmp_path, blessings):
     pushed = execute(model, tmp_path / "serving", tmp_path / "output", **blessings)
     assert pushed.get_int_custom_property("pushed") == 0
     assert not (tmp_path / "serving").exists()
 
 
-def test_a_retry_finds_the_version_that_nobody_heard_of(model, tmp_path):
+def test_a_retry_finds_the_version_of_an_unreported_push(model, tmp_path):
     first = execute(model, tmp_path / "serving", tmp_path / "1")
     again = execute(model, tmp_path / "serving", tmp_path / "2")
     for name in ("pushed_version", "pushed_destination"):
@@ -93,13 +93,13 @@ def test_a_destination_that_cannot_be_used_is_a_stated_error(model, tmp_path, ba
     assert caught.value.todo
 
 
-def test_a_model_that_is_not_there_is_a_stated_error(tmp_path):
+def test_a_missing_model_is_a_stated_error(tmp_path):
     with pytest.raises(errors.PipelineError, match=r"there is no model to push in .*gone"):
         execute(tmp_path / "gone", tmp_path / "serving", tmp_path / "output")
     assert not (tmp_path / "serving").exists()
 
 
-def test_a_full_file_system_keeps_what_was_there(model, tmp_path):
+def test_a_full_file_system_keeps_the_existing_versions(model, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]
@@ -119,7 +119,7 @@ def test_a_full_file_system_keeps_what_was_there(model, tmp_path):
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
-def test_the_component_is_tfxs_with_an_executor_of_its_own():
+def test_the_component_is_tfxs_with_another_executor():
     model = Channel(type=standard_artifacts.Model)
     destination = pusher_pb2.PushDestination(filesystem=pusher_pb2.PushDestination.Filesystem(base_directory="serving"))
     ours, theirs = (kind(model=model, push_destination=destination) for kind in (Pusher, Theirs))

@@ -1,4 +1,4 @@
-"""Versions in a folder of this machine: whole or not there, each with a number of its own."""
+"""Versions in a local folder: complete or absent, each with its own number."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "nested" / "serving"
 
 
-def test_a_version_is_the_model_and_nothing_else_is_there(tmp_path, base):
+def test_the_folder_holds_the_model_as_a_version_and_nothing_else(tmp_path, base):
     before = int(time.time())
     version = local_folder.push(model(tmp_path / "model", "one"), str(base))
     assert before <= int(version) <= time.time()
     assert contents(base / version) == contents(tmp_path / "model")
     assert os.listdir(base) == [version]
-    # As the folders that others make: a model server may be another user.
+    # Permissions as usual, since a model server may be another user.
     assert (base / version).stat().st_mode == (tmp_path / "model").stat().st_mode
 
 
-def test_numbers_grow_whatever_the_clock_says(tmp_path, base):
-    # Of the last two no server reads the number.
+def test_numbers_grow_independently_of_the_clock(tmp_path, base):
+    # No server reads the last two as numbers.
     for name in ("9999999999", "12", "0099", "old", "٣", "9" * 22, str(2**63 - 1)):
         (base / name).mkdir(parents=True)
     assert local_folder.push(model(tmp_path / "one", "one"), str(base)) == "10000000000"
     assert local_folder.push(model(tmp_path / "two", "two"), str(base)) == "10000000001"
 
 
-def test_what_is_the_newest_version_already_is_not_pushed_again(tmp_path, base):
+def test_a_model_equal_to_the_newest_version_is_not_pushed_again(tmp_path, base):
     one, two = model(tmp_path / "one", "one"), model(tmp_path / "two", "two")
     first = local_folder.push(one, str(base))
     assert local_folder.push(one, str(base)) == first
     second = local_folder.push(two, str(base))
-    # Back to the first: that is a new version.
+    # The first model again is a new version.
     third = local_folder.push(one, str(base))
     assert sorted(os.listdir(base), key=int) == [first, second, third]
-    # One byte, of the same length.
+    # One byte differs; the length is the same.
     (tmp_path / "one" / "saved_model.pb").write_text("onE")
     assert local_folder.push(one, str(base)) not in (first, second, third)
 
@@ -87,7 +87,7 @@ def test_pushes_at_the_same_time(tmp_path, base, texts):
         push.stdin.write("\n")
         push.stdin.flush()
     found = [printed.strip() for printed in finish(*pushes)]
-    # The same model at the same time, as of retries, is one version.
+    # Concurrent pushes of the same model, as in retries, make one version.
     assert len(set(found)) == len(set(texts))
     assert sorted(os.listdir(base)) == sorted(set(found))
     for index, version in enumerate(found):
@@ -95,15 +95,15 @@ def test_pushes_at_the_same_time(tmp_path, base, texts):
 
 
 def dead_draft() -> str:
-    """The name of a draft of a process of this machine that has ended."""
+    """The name of a draft of an ended local process."""
     with subprocess.Popen(["true"]) as ended:
         return versions.draft_name().replace(f"-{os.getpid()}-", f"-{ended.pid}-")
 
 
-def test_the_draft_of_a_push_that_goes_on_stays_and_that_of_a_dead_one_goes(tmp_path, base):
+def test_the_draft_of_a_running_push_stays_and_that_of_a_dead_one_is_removed(tmp_path, base):
     base.mkdir(parents=True)
     going, dead, begins = (base / versions.draft_name() for _ in range(3))
-    # Killed before it had its lock.
+    # Killed before it took its lock.
     unlocked = base / dead_draft()
     for draft in (going, dead, begins, unlocked):
         (draft / "model").mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_the_draft_of_a_push_that_goes_on_stays_and_that_of_a_dead_one_goes(tmp_
     assert not going.exists()
 
 
-def test_where_there_are_no_locks_the_process_and_the_age_tell(tmp_path, base, monkeypatch):
+def test_without_locks_the_process_and_the_age_decide(tmp_path, base, monkeypatch):
     monkeypatch.setattr(lock, "try_lock", lambda fd: None)
     base.mkdir(parents=True)
     own, elsewhere, old = (
@@ -132,14 +132,14 @@ def test_where_there_are_no_locks_the_process_and_the_age_tell(tmp_path, base, m
     assert sorted(os.listdir(base)) == sorted([version, own.name, elsewhere.name])
 
 
-def test_a_number_that_somebody_takes_without_a_lock_is_left_to_them(tmp_path, base, monkeypatch):
+def test_a_version_number_taken_without_a_lock_is_respected(tmp_path, base, monkeypatch):
     model(base / "5000000000", "theirs")
     monkeypatch.setattr(versions, "after", lambda version: 5000000000)
     assert local_folder.push(model(tmp_path / "one", "one"), str(base)) == "5000000001"
     assert (base / "5000000000" / "saved_model.pb").read_text() == "theirs"
 
 
-def test_a_lock_that_is_held_for_ever_is_a_stated_error(tmp_path):
+def test_a_lock_that_is_never_released_is_a_stated_error(tmp_path):
     path = tmp_path / "lock"
     with lock.held(str(path), "push"):
         too_long = pytest.raises(PipelineError, match=r"another push has held .*lock for 0\.2 s")

@@ -1,4 +1,4 @@
-"""Versions in object storage: what has its saved_model.pb is whole, and what a dead push has begun is removed."""
+"""Versions in object storage: complete once saved_model.pb is there; remains of a dead push are removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def push(model) -> str:
 
 
 def versions(folder: Path) -> list[str]:
-    """The versions that a model server can load; each is whole."""
+    """The versions that a model server can load, all of which are complete."""
     found = sorted(path.parent.name for path in folder.glob("[0-9]*/saved_model.pb")) if folder.exists() else []
     assert all(contents(folder / name) == FILES for name in found)
     return found
@@ -51,13 +51,13 @@ def test_a_push_that_dies_at_any_operation_is_cleaned_up_by_the_next(bucket, mod
     for _ in until_it_lives(bucket, lambda: push(model), lambda: None):
         before = versions(bucket.folder)
         version = push(model)
-        # What had its last file is the same model, and is not pushed again.
+        # A version with its last file is the same model and is not pushed again.
         assert before in ([], [version])
         assert os.listdir(bucket.folder) == [version]
         assert versions(bucket.folder) == [version]
         shutil.rmtree(bucket.folder)
         operations += 1
-    # Twice each file, and what belongs to it.
+    # Two operations per file, and those around them.
     assert operations > 4 * len(FILES)
 
 
@@ -78,7 +78,7 @@ def test_an_error_leaves_nothing(bucket, model, monkeypatch):
         assert os.listdir(bucket.folder) == []
 
 
-def test_pushes_at_the_same_time_have_numbers_of_their_own(bucket, model, tmp_path):
+def test_concurrent_pushes_have_their_own_numbers(bucket, model, tmp_path):
     from tfx_estimator.components.pusher.versions import LocalTree
 
     barrier = threading.Barrier(4)
@@ -98,7 +98,7 @@ def test_pushes_at_the_same_time_have_numbers_of_their_own(bucket, model, tmp_pa
         assert (bucket.folder / version / "assets" / "vocabulary.txt").read_text() == str(index)
 
 
-def test_a_file_that_goes_while_it_is_looked_at_does_not_fail_a_push(bucket, model, monkeypatch):
+def test_a_file_that_is_removed_during_the_listing_does_not_fail_a_push(bucket, model, monkeypatch):
     draft = bucket.folder / ".push-elsewhere-1-a"
     write_files(draft, {"model/saved_model.pb": ""})
     walk = bucket.walk

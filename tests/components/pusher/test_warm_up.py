@@ -1,4 +1,4 @@
-"""What TensorFlow Serving warms a pushed version up with."""
+"""Warm-up requests of a pushed version for TensorFlow Serving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGES = np.random.default_rng(1).integers(0, 256, (10, *SHAPE), np.uint8)
 
 
 class Sums(tf.Module):
-    """Answers the sum of an image's pixels to each of the signatures of a declaration's model."""
+    """A model with a declaration's signatures, each of which returns the sum of an image's pixels."""
 
     def signatures(self):
         def served(name, spec, to_images):
@@ -85,7 +85,7 @@ def test_a_version_comes_with_requests_that_its_signatures_answer(model, example
     assert again.get_string_custom_property("pushed_destination") == version
 
 
-def test_in_a_store_they_are_there_before_the_file_without_which_nothing_loads(pushed, bucket):
+def test_in_a_store_the_requests_precede_saved_model_pb(pushed, bucket):
     seen = []
     for _ in until_it_lives(bucket, lambda: push(LocalTree(pushed), ADDRESS), lambda: None):
         for version in filter(str.isdigit, os.listdir(bucket.folder) if bucket.folder.exists() else []):

@@ -66,7 +66,7 @@ def test_the_section_may_be_a_mapping(tmp_path, monkeypatch):
         ({"dataset": "$DATA/pets"}, "data.dataset: $DATA/pets", "expanded only in braces"),
     ],
 )
-def test_a_wrong_section_is_refused_in_pythons_words(given, message, todo):
+def test_a_wrong_section_is_refused_in_terms_of_python(given, message, todo):
     with pytest.raises(DeclarationError) as refused:
         TfdsExampleGen(given)
     text = str(refused.value)

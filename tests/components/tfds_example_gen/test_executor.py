@@ -1,4 +1,4 @@
-"""What TfdsExampleGen writes, and what it does not."""
+"""The shards that TfdsExampleGen writes, and the splits that it refuses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _mnist(real_data_dir: str, **changes) -> DataSection:
 
 @pytest.fixture(scope="module")
 def written(real_data_dir, tmp_path_factory):
-    """An Examples artifact with a part of MNIST in three shards."""
+    """An Examples artifact with part of MNIST in three shards."""
     return _run(tmp_path_factory.mktemp("examples"), _mnist(real_data_dir))
 
 
@@ -83,7 +83,7 @@ def test_files_and_properties(written):
     assert written.get_int_custom_property("num_examples_eval") == 300
 
 
-def test_a_third_split_is_written_beside_the_others(real_data_dir, tmp_path, written):
+def test_a_third_split_is_written_next_to_the_others(real_data_dir, tmp_path, written):
     splits = {"train": "train[:2000]", "eval": "train[2000:2100]", "test": "test[:300]"}
     examples = _run(tmp_path, _mnist(real_data_dir, splits=splits))
     assert json.loads(examples.split_names) == ["train", "eval", "test"]
@@ -121,7 +121,7 @@ def test_a_split_of_few_examples_has_a_file_for_each(real_data_dir, tmp_path, sh
         ({"test": "test[299:]"}, 3, DataError, "eval: 'test[:300]' and test: 'test[299:]'"),
     ],
 )
-def test_splits_that_cannot_be_written(real_data_dir, tmp_path, splits, shards, error, text):
+def test_invalid_splits_are_refused(real_data_dir, tmp_path, splits, shards, error, text):
     with pytest.raises(error) as caught:
         _run(tmp_path / "examples", _mnist(real_data_dir, splits={**_SPLITS, **splits}, shards=shards))
     assert text in caught.value.what
@@ -146,7 +146,7 @@ def test_an_error_in_a_worker_keeps_its_type_and_leaves_no_file(tmp_path):
     assert [path.name for path in (tmp_path / "examples").iterdir()] == []
 
 
-def test_what_another_execution_has_left_there_is_not_read(tmp_path):
+def test_files_of_an_earlier_execution_are_not_read(tmp_path):
     folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
     splits = {"train": "train", "eval": "test[:2]", "test": "test[2:]"}
     _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=1, splits=splits))
@@ -156,9 +156,9 @@ def test_what_another_execution_has_left_there_is_not_read(tmp_path):
     assert sorted(path.name for path in (tmp_path / "examples").iterdir()) == ["Split-eval", "Split-train"]
 
 
-def test_a_runner_that_loses_shards_does_not_pass(tmp_path, monkeypatch):
+def test_a_runner_that_loses_shards_is_an_error(tmp_path, monkeypatch):
     folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
-    # As Dask's runner did: no error, and not every element.
+    # As Dask's runner did: it lost elements without an error.
     create = beam.Create
     monkeypatch.setattr(executor.beam, "Create", lambda shards: create(shards[1:]))
     with pytest.raises(PipelineError, match="did not write 1 files"):

@@ -1,4 +1,4 @@
-"""The four components that make and check examples, in a real pipeline."""
+"""The four components that write and check examples, in a real pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs the pipeline of a `data` section; returns how many executions were run and how many cached, in all."""
+    """Runs the pipeline of a `data` section; returns the total numbers of executions run and cached."""
     connection = metadata.sqlite_metadata_connection_config(str(tmp_path / "metadata.sqlite"))
 
     def run_once(image_bytes: int | None = None, **data) -> tuple[int, int]:
@@ -56,7 +56,7 @@ def run(tmp_path):
     return run_once
 
 
-def test_digits_pass_are_cached_and_run_again_when_a_split_changes(run, tmp_path):
+def test_digits_are_valid_cached_and_written_again_when_a_split_changes(run, tmp_path):
     digits = {"dataset": "digits", "data_dir": str(tmp_path / "data"), "shards": 2}
     splits = {"train": "train[:80%]", "eval": "train[80%:]"}
     assert run(**digits, splits=splits) == (4, 0)
@@ -72,7 +72,7 @@ def test_digits_pass_are_cached_and_run_again_when_a_split_changes(run, tmp_path
 
 
 @pytest.mark.long
-def test_another_place_of_the_same_data_is_no_change(run, tmp_path):
+def test_another_location_of_the_same_data_is_no_change(run, tmp_path):
     splits = {"train": "train[:50]", "eval": "train[50:80]"}
     data = {"dataset": "digits", "data_dir": str(tmp_path / "data"), "shards": 2, "splits": splits}
     assert run(**data) == (4, 0)
@@ -80,7 +80,7 @@ def test_another_place_of_the_same_data_is_no_change(run, tmp_path):
     data["data_dir"] = str(tmp_path / "elsewhere")
     assert run(**data) == (4, 4)
     assert run(**data, download=False) == (4, 8)
-    # By its path, another source of the same files: a copy is as good.
+    # A copy of the files at another path counts as the same source.
     data["dataset"] = str(tmp_path / "elsewhere" / "digits")
     complete, cached = run(**data)
     assert (complete, cached) == (8, 8)
@@ -88,7 +88,7 @@ def test_another_place_of_the_same_data_is_no_change(run, tmp_path):
     data["dataset"] = str(tmp_path / "third" / "digits")
     assert run(**data) == (8, 12)
     assert run(**{**data, "shards": 3})[0] > 8
-    # What ran read from where the data was by then.
+    # The executed step read from the new location.
     third = sorted((tmp_path / "artifacts" / "TfdsExampleGen").rglob("Split-train/*-of-00003"))
     assert sum(1 for _ in tf.data.TFRecordDataset(list(map(str, third)))) == 50
 

@@ -1,4 +1,4 @@
-"""What code finds under a declared strategy of two logical CPUs: `python -m … FOLDER`, in a process of its own."""
+"""Prints the strategy that user code finds with two logical CPUs declared: `python -m … FOLDER`, in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LABELS = np.arange(8) % 2
 
 
 def fit() -> tuple[list, int, str]:
-    """Trains as code does that knows of no strategy; returns weights, replicas, and the model's strategy."""
+    """Trains without naming a strategy; returns weights, replicas and the model's strategy."""
     tf.keras.utils.set_random_seed(7)
     model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
     model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))

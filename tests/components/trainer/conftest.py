@@ -62,7 +62,7 @@ def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[
 
 @pytest.fixture(scope="session", autouse=True)
 def tf_estimator() -> None:
-    """Brings it back where TensorFlow has it no more, as each task does before it calls the user's code."""
+    """Restores tf.estimator if TensorFlow lacks it, as each task does before it calls the user's code."""
     from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
     bring_back_estimator()
@@ -84,7 +84,7 @@ class Codes(Forks):
     """Runs code in forked copies of a process that has imported what a training task imports first: see `run_code`."""
 
     def answers(self, *words: str, **environment: str) -> list[Any]:
-        """What `tests.root.answers` returns of a fresh Python, seconds later."""
+        """Returns what `tests.root.answers` would with a fresh Python, but seconds sooner."""
         kind, *arguments = words
         if kind == "-c":
             code, *arguments = arguments
@@ -94,13 +94,13 @@ class Codes(Forks):
         else:
             code = f"import runpy; runpy.run_path({kind!r}, run_name='__main__')"
         assert self.call(code, arguments, [], environment) == 0, self.output[-3000:]
-        # TensorFlow tells of itself as well.
+        # TensorFlow prints lines as well.
         return [json.loads(line) for line in self.output.splitlines() if line.startswith(("[", "{"))]
 
 
 @pytest.fixture(scope="session")
 def codes(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Codes]:
-    """What code prints, run where no operation of TensorFlow's has run."""
+    """Runs code in processes in which no TensorFlow operation has run."""
     # Once, however many folders of tests import this fixture.
     if _CODES in pytestconfig.stash:
         yield pytestconfig.stash[_CODES]
@@ -117,7 +117,7 @@ _CODES = pytest.StashKey[Codes]()
 
 
 def make_digits(home: Path, with_mean: bool = False) -> dict[str, list[Any]]:
-    """Makes the artifacts; with a second feature, `mean`, of each image, if that is asked for."""
+    """Makes the artifacts; optionally with a second feature, each image's `mean`."""
     import tensorflow as tf
     from sklearn.datasets import load_digits
 
@@ -143,7 +143,7 @@ def make_digits(home: Path, with_mean: bool = False) -> dict[str, list[Any]]:
 def write_inputs(
     home: Path, splits: Mapping[str, Sequence[tuple[Any, int]]], preprocess: Callable, analysed: int | None = None
 ) -> dict[str, list[Any]]:
-    """Writes what ingestion and Transform would: tf.Examples, two files a split, the schema and a Transform graph.
+    """Writes the outputs of ingestion and Transform: tf.Examples, two files a split, the schema and a Transform graph.
 
     Args:
         splits: Images, uint8, and labels.
@@ -220,7 +220,7 @@ class Training:
 
         Args:
             steps: `train_args.num_steps`.
-            **functions: `trainer_fn`, `run_fn` or `module_file`; the built-in trainer_fn where there is none.
+            **functions: `trainer_fn`, `run_fn` or `module_file`; by default the built-in trainer_fn.
 
         Returns:
             Folder of the model and the model_run artifact.
@@ -233,7 +233,7 @@ class Training:
         return Path(made["model"][0].uri), made["model_run"][0]
 
     def folder(self, settings: Any, steps: int = 60, **functions: str) -> str:
-        """Returns where `run` of the same would train."""
+        """Returns the training folder of `run` with the same arguments."""
         from tfx_estimator.components.trainer import training_folder
 
         model_run = str(self.root / "model_run" / str(self.executions + 1))
@@ -251,7 +251,7 @@ def properties_of(settings: Any, steps: int, functions: dict[str, str]) -> dict[
 
 
 def served_accuracy(model: Path, examples: str) -> float:
-    """Accuracy of an exported model, on the evaluation examples."""
+    """The accuracy of an exported model on the evaluation examples."""
     import tensorflow as tf
 
     served = tf.saved_model.load(str(model / "Format-Serving"))
@@ -272,7 +272,7 @@ def training(tmp_path: Path, digits: dict[str, list[Any]]) -> Training:
 
 @pytest.fixture
 def train(training: Training, settings: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Trains by a path, a model of `user/` too; returns the folder of the model, and the model_run."""
+    """Trains on a path, also models of `user/`; returns the model's folder and the model_run."""
     monkeypatch.syspath_prepend(str(Path(__file__).with_name("user")))
 
     def run(path: str = "estimator", steps: int = 60, **section: Any) -> tuple[Path, Any]:

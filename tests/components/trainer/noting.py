@@ -1,4 +1,4 @@
-"""An observer that notes what is called."""
+"""An observer that records its calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfx_estimator.components.trainer.observers import Observer
 
 
 class Noting(Observer):
-    """Notes each call: its name, the step, and how many checkpoints were saved before; has executions end at edges."""
+    """Records each call: its name, the step, and the number of earlier checkpoints; ends executions at edges."""
 
     def __init__(self, *edges: int) -> None:
         self._edges = edges

@@ -11,7 +11,7 @@ from tfx_estimator.components.trainer.task import light_imports
 
 light_imports.apply()
 
-# All that a task needs whatever it does, once.
+# Imported once: everything that every task needs.
 import tensorflow  # noqa: E402, F401
 
 from tfx_estimator.components.trainer.task import paths, runtime, user_code  # noqa: E402, F401
@@ -25,7 +25,7 @@ def run(
     Args:
         code: What `python -c` would be given.
         path: Folders to find modules in, before all others.
-        environment: Variables; of None, they are not there.
+        environment: Variables; those with None are unset.
     """
     for name, value in environment.items():
         if value is None:
@@ -34,7 +34,7 @@ def run(
             os.environ[name] = value
     sys.argv = ["-c", *arguments]
     sys.path[:0] = path
-    # A forked process ends without what was registered before it was there; its own is done as at any process's end.
+    # A fork skips atexit functions registered before it; its own ones run as at any process's end.
     atexit._clear()
     try:
         exec(compile(code, "<code>", "exec"), {"__name__": "__main__"})

@@ -55,7 +55,7 @@ def by_keras(folder: str) -> tf.estimator.Estimator:
 
 
 def digest(strategy: Optional[tf.distribute.Strategy], make: Any, section: TrainerSection) -> str:
-    """Trains as a task does; what is to be found out is whether it comes to the same again."""
+    """Trains as a task does, to compare the results of repeated trainings."""
     seeds.begin(section)
     with tempfile.TemporaryDirectory() as folder:
         estimator = distribute(make(folder), strategy, None, in_cluster=False)

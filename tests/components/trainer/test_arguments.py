@@ -1,4 +1,4 @@
-"""What a Trainer, or a Tuner, of anybody's pipeline is given of a declaration's section `trainer`."""
+"""Options of a declaration's section `trainer` as arguments of a Trainer or Tuner in any pipeline."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def keyed(**given: Any) -> dict[str, Any]:
 
 
 def store(folder: Path, content: bytes) -> str:
-    """What stands for weights; nothing reads them."""
+    """Writes fake weights, which are never read; returns their path."""
     folder.mkdir(exist_ok=True)
     (folder / "model.ckpt-1.index").write_bytes(b"index")
     (folder / "model.ckpt-1.data-00000-of-00001").write_bytes(content)
@@ -65,17 +65,17 @@ def checkpoint(tmp_path: Path) -> str:
     return store(tmp_path / "weights", b"one")
 
 
-def test_a_distribution_travels_to_the_executor():
+def test_a_distribution_is_passed_to_the_executor():
     section = {"train": WORKERS, "evaluator": True, "max_restarts": 1}
     typed = Distribution.parse_obj(section)
     for given in ({**section, "train": {**WORKERS, "workers": np.int64(2)}}, typed):
         settings = made(distribution=given, settings=Settings(stall_timeout=9.0))
         assert (settings.distribution, settings.stall_timeout) == (typed, 9.0)
-    # One that says nothing is none.
+    # An empty one equals none.
     assert keyed(distribution={}) == keyed()
 
 
-def test_threads_and_devices_travel_and_are_no_part_of_the_key():
+def test_threads_and_devices_are_passed_on_and_not_part_of_the_key():
     section = made(**RUNTIME).section
     assert section.environment == {
         "TF_NUM_INTRAOP_THREADS": "2",
@@ -89,7 +89,7 @@ def test_threads_and_devices_travel_and_are_no_part_of_the_key():
     assert made(**RUNTIME, distribution={"train": WORKERS}).section.onednn is False
 
 
-def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_path, monkeypatch):
+def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_path, monkeypatch):
     given = {"warm_start": {"checkpoint": checkpoint, "exclude": ["head/*"]}}
     begun = made(**given).section.warm_start
     assert (begun.prefix, begun.exclude) == (checkpoint, ("head/*",))
@@ -98,7 +98,7 @@ def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_pa
     assert first not in (keyed(), keyed(warm_start={"checkpoint": checkpoint}))
     store(tmp_path / "weights", b"other")
     assert first != keyed(**given)
-    # Relative to where the pipeline is made; it trains elsewhere.
+    # Relative to the folder where the pipeline is built; it trains elsewhere.
     monkeypatch.chdir(tmp_path)
     assert made(warm_start={"checkpoint": "weights/model.ckpt-1"}).section.warm_start.prefix == checkpoint
 
@@ -136,7 +136,7 @@ def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_pa
         ({"settings": Settings(stall_timeout=float("inf"))}, "Trainer(settings=Settings(stall_timeout=…))"),
     ],
 )
-def test_what_is_wrong_is_refused_in_pythons_words(checkpoint, given, message):
+def test_wrong_arguments_are_refused_in_terms_of_python(checkpoint, given, message):
     if "{}" in str(begun := given.get("warm_start")):
         given = {**given, "warm_start": {key: value.format(checkpoint) for key, value in begun.items()}}
     with pytest.raises(DeclarationError, match=re.escape(message)) as found:
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_refused_in_pythons_words(checkpoint, given, message):
         assert words not in str(found.value).replace("trainer.model", "")
 
 
-def test_numbers_of_numpy_are_plain_ones_and_a_declaration_travels_whole():
+def test_numpy_numbers_become_plain_ones_and_a_declaration_is_passed_whole():
     for component in (Trainer, Tuner):
         assert made(component, settings=Settings(stall_timeout=np.int64(3600))).stall_timeout == 3600
         assert made(component, settings=None).stall_timeout == 600.0
@@ -164,10 +164,10 @@ def test_numbers_of_numpy_are_plain_ones_and_a_declaration_travels_whole():
         (RUN + "from elsewhere import trainer_fn\n", WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
     ],
 )
-def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(importable, text, train, message):
+def test_arguments_that_a_run_fn_ignores_are_refused_when_the_pipeline_is_built(importable, text, train, message):
     (importable / "dist_module.py").write_text(text)
     functions: list[dict] = [{"module_file": str(importable / "dist_module.py")}]
-    # A dotted name says which is meant.
+    # A dotted name is unambiguous.
     functions += [] if "trainer_fn" in text else [{"run_fn": "dist_module.run_fn"}]
     for function in functions:
         given = {"trainer_fn": None, "distribution": {"train": train}, **function}
@@ -192,11 +192,11 @@ def execute(folder: Path, arguments: dict[str, Any], **functions: str) -> None:
         (RUN, {"warm_start": {"checkpoint": "before"}}, "a run_fn makes its own model"),
     ],
 )
-def test_a_run_fn_that_is_found_late_is_refused_before_anything_is_trained(importable, text, arguments, message):
+def test_a_run_fn_that_is_found_late_is_refused_before_training(importable, text, arguments, message):
     (importable / "mine.py").write_text(text)
     with zipfile.ZipFile(importable / "mine-0.whl", "w") as wheel:
         wheel.write(importable / "mine.py", "mine.py")
-    # As TFX hands on a RuntimeParameter, a module file that it packed, and a name.
+    # As TFX passes a RuntimeParameter, a packed module file, and a name.
     for functions in (
         {"module_file": f"{importable}/mine.py"},
         {"module_path": f"mine@{importable}/mine-0.whl"},

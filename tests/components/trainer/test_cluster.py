@@ -26,7 +26,7 @@ def run_fn(fn_args):
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     tf.io.gfile.makedirs(fn_args.serving_model_dir)
     module = tf.Module()
-    # No variable: each task's would be the chief's.
+    # Not a variable, since each task's would be the chief's.
     serve = tf.function(lambda: {"task": tf.constant(task["type"])}, input_signature=[])
     module.serve = serve
     tf.saved_model.save(module, fn_args.serving_model_dir, signatures={"serving_default": serve})
@@ -37,7 +37,7 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(fresh_
     runtime = {"threads": {"inter_op": 3}, "onednn": False, "gpu": {"thread_mode": "gpu_private"}}
     model, model_run = training.run(settings({**runtime, "distribution": {"train": MWMS, "evaluator": True}}))
     folder = Path(model_run.uri)
-    # What is reached in there: see cluster/test_private_network.py.
+    # For the private network see cluster/test_private_network.py.
     with contextlib.suppress(NoPrivateNetworkError), PrivateNetwork():
         assert all(json.loads(spec.read_text())["network"] for spec in (folder / "logs").glob("*.task.json"))
     assert model_run.get_float_custom_property("last_step") == 60
@@ -53,7 +53,7 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(fresh_
         assert lines[2].startswith("runtime: GPUs: ")
 
 
-def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(fresh_tasks, training, settings, tmp_path):
+def test_a_run_fn_runs_in_each_task_and_the_chiefs_model_is_published(fresh_tasks, training, settings, tmp_path):
     import tensorflow as tf
 
     module_file = tmp_path / "own_module.py"
@@ -70,7 +70,7 @@ def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(fres
     assert not list(Path(model_run.uri).glob("tmp_worker_*"))
 
 
-# As TFX's own examples have it: checkpoints in serving_model_dir; and data that end before the steps do.
+# As in TFX's examples: checkpoints in serving_model_dir; and the data end before the steps do.
 SHORT = """
 import tensorflow as tf
 
@@ -95,7 +95,7 @@ def trainer_fn(fn_args, schema):
 @pytest.mark.timeout(240)
 @pytest.mark.long
 @pytest.mark.parametrize("evaluator", [False, True])
-def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(training, tmp_path, evaluator):
+def test_data_that_end_early_end_the_training_of_each_task(training, tmp_path, evaluator):
     from tfx_estimator.components.trainer.settings import Settings
 
     module_file = tmp_path / "short_module.py"

@@ -32,14 +32,14 @@ OUTPUTS = ["class_ids", "classes", "logits", "probabilities"]
 
 @pytest.fixture
 def train(training, settings, monkeypatch):
-    """Trains a model of `compiled_models`; returns the served model's folder and the model_run."""
+    """Trains a model of `compiled_models`; returns the exported model's folder and the model_run."""
     monkeypatch.syspath_prepend(str(HERE / "user"))
     return functools.partial(_train, training, settings)
 
 
 @pytest.fixture(scope="module")
 def alone(digits, settings, tmp_path_factory):
-    """The losses and metrics of a training on one device, in one go."""
+    """The losses and metrics of an uninterrupted training on one device."""
     training = Training(tmp_path_factory.mktemp("alone") / "Trainer", digits)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(HERE / "user"))
@@ -53,7 +53,7 @@ def _train(training: Training, settings: Any, model: str, steps: int = STEPS, **
         "train_steps": steps,
         "save_checkpoints_steps": 3,
         "log_every_steps": 1,
-        # 360 examples: the last batch is another one than that of the others.
+        # 360 examples: the last batch has another size than the others.
         "eval_batch_size": 100,
         **trainer,
         "distribution": {"max_restarts": 0, **trainer.get("distribution", {})},
@@ -61,12 +61,12 @@ def _train(training: Training, settings: Any, model: str, steps: int = STEPS, **
     declared = tuple(f"trainer.optimizer.{name}" for name in trainer.get("optimizer", {}))
     path = section.get("path", "estimator")
     served, run = training.run(settings(trainer=section, declared=declared, path=path), steps)
-    # Only an Estimator writes it.
+    # Only an Estimator writes this file.
     assert Path(run.uri, "graph.pbtxt").exists() == (path == "estimator")
     return served, run
 
 
-def _said(run: Any) -> list[str]:
+def _notices(run: Any) -> list[str]:
     (log,) = (Path(run.uri) / "logs").glob("chief-0.attempt-1.progress.jsonl")
     events = map(json.loads, log.read_text().splitlines())
     return [event["text"] for event in events if event["event"] == "noticed"]
@@ -83,13 +83,13 @@ def _steps(run: Any) -> list[float]:
 
 def _metrics(run: Any) -> list[float]:
     found = [run.get_float_custom_property(f"eval_{name}") for name in ("average_loss", "accuracy", "top2")]
-    # Of what there is not it is 0.
+    # A missing metric is 0.
     assert min(found) > 0
     return found
 
 
 def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
-    """What the served model answers to images; the same to examples."""
+    """Returns the exported model's answers to images, which are the same for examples."""
     import tensorflow as tf
 
     images = np.random.default_rng(1).integers(256, size=(count, 28, 28, 1)).astype(np.uint8)
@@ -103,7 +103,7 @@ def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
     return found
 
 
-def test_it_is_trained_by_its_own_loss_and_that_is_said(train, alone):
+def test_it_is_trained_with_its_own_loss_and_a_notice_says_so(train, alone):
     mirrored = {"train": STRATEGIES["mirrored"], "eval": STRATEGIES["mirrored"]}
     model, run = train("functional", 2 * STEPS, path="keras", distribution=mirrored, optimizer={"learning_rate": 0.5})
     losses, metrics = alone
@@ -111,7 +111,7 @@ def test_it_is_trained_by_its_own_loss_and_that_is_said(train, alone):
     np.testing.assert_allclose(_losses(run), losses, rtol=0, atol=CLOSE)
     np.testing.assert_allclose(_metrics(run), metrics, rtol=0, atol=1e-4)
     assert _steps(run) == [0, 2 * STEPS]
-    brings, vain = _said(run)
+    brings, vain = _notices(run)
     assert brings.startswith("compiled_models:functional returns a compiled model: it is trained by its own ")
     assert brings.endswith("optimizer, SGD, and loss, SparseCategoricalCrossentropy")
     assert vain.startswith("trainer.optimizer.learning_rate has no effect")
@@ -124,7 +124,7 @@ def test_it_is_trained_by_its_own_loss_and_that_is_said(train, alone):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("optimizer", ["new", "legacy"])
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
-def test_every_strategy_trains_it_and_goes_on(train, alone, path, optimizer, strategy):
+def test_every_strategy_trains_it_and_resumes(train, alone, path, optimizer, strategy):
     section = {"path": path, "params": {"optimizer": optimizer}, "distribution": {"train": STRATEGIES[strategy]}}
     _, half = train("functional", STEPS, **section)
     _, whole = train("functional", 2 * STEPS, **section)
@@ -148,7 +148,7 @@ def test_a_model_of_probabilities_serves_them(train, path):
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
-def test_a_train_step_of_its_own_is_the_one_that_trains(train, alone, path, strategy):
+def test_its_own_train_step_is_used(train, alone, path, strategy):
     distribution = {"train": STRATEGIES[strategy]}
     _, run = train("own_step", 2 * STEPS, path=path, distribution=distribution)
     losses, metrics = alone
@@ -175,14 +175,14 @@ def test_several_outputs_are_trained_and_served_alike_on_both_paths(train, model
 
 
 @pytest.mark.long
-def test_its_batches_are_not_cut_into_parts(train):
+def test_its_batches_are_not_split(train):
     with pytest.raises(TfxEstimatorError, match=r"gradient_accumulation is declared, and .* returns a compiled model"):
         train("functional", path="keras", gradient_accumulation=2)
 
 
 @pytest.fixture(scope="module")
 def two_features(tmp_path_factory):
-    """Examples whose Transform makes an image and its mean."""
+    """Examples whose Transform returns an image and its mean."""
     return make_digits(tmp_path_factory.mktemp("two"), with_mean=True)
 
 
@@ -201,7 +201,7 @@ def test_a_model_of_two_features_is_the_same_on_every_path(
         answers = _answers(served)
         assert sorted(answers) == OUTPUTS
         found.append((_losses(run), answers["probabilities"]))
-        assert len(_said(run)) == compiled
+        assert len(_notices(run)) == compiled
     (losses, answers), *others = found
     for other, others_answers in others:
         np.testing.assert_allclose(other, losses, rtol=0, atol=CLOSE)

@@ -1,4 +1,4 @@
-"""The best checkpoint is the model, and training ends when it improves no more, on each path."""
+"""The best checkpoint is exported, and training stops without further improvement, on each path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.base import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-# It counts as better to know less: so the first checkpoint is the best, and the last one is worse.
+# A higher loss counts as better, so the first checkpoint is the best and later ones are worse.
 WORST = {"metric": "average_loss", "mode": "max"}
 WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
 COMPILED = "compiled_models:functional"
@@ -21,7 +21,7 @@ COMPILED = "compiled_models:functional"
 
 @pytest.fixture
 def run(tmp_path, train):
-    """Trains the user's model for 100 steps, with these entries of the trainer."""
+    """Trains the user's model for 100 steps with these options of the trainer."""
 
     def run(path: str = "estimator", kill_at: int = 0, steps: int = 100, **section):
         params = {"kill_at": kill_at, "marker": str(tmp_path / "marker")}
@@ -42,8 +42,8 @@ def kept(model_run) -> set[str]:
     return {path.name for path in Path(model_run.uri, "best").glob("*.index")}
 
 
-def test_training_ends_where_nothing_improves_and_the_best_is_the_model_after_a_kill_as_without_one(run, digits):
-    """40 is the best one, 60 and 80 are not; it is killed after 60, and only the last checkpoint stays."""
+def test_training_stops_without_improvement_and_exports_the_best_with_and_without_a_kill(run, digits):
+    """Step 40 is the best, 60 and 80 are worse; it is killed after 60, and only the last checkpoint is kept."""
     model, model_run = run(kill_at=70, keep_best="accuracy", early_stopping={"metric": "loss", "patience": 2})
     number = model_run.get_float_custom_property
     assert (number("restarts"), number("last_step"), number("exported_step")) == (1, 80, 40)
@@ -66,12 +66,12 @@ def test_training_ends_where_nothing_improves_and_the_best_is_the_model_after_a_
     ("path", "options", "restarts"),
     [
         ("keras_custom_loop", {"kill_at": 70}, 1),
-        # Where it evaluates from inside of its strategy.
+        # Evaluates inside its strategy.
         ("keras", {"distribution": {"train": "mirrored:2", "eval": "mirrored:2"}}, 0),
     ],
 )
-def test_so_it_is_on_the_keras_paths(run, digits, path, options, restarts):
-    """20 is the best one; 40, 60 and 80 are not."""
+def test_the_keras_paths_do_the_same(run, digits, path, options, restarts):
+    """Step 20 is the best; 40, 60 and 80 are worse."""
     sgd = {"name": "sgd", "learning_rate": 0.01, "schedule": "constant"}
     rules = {"keep_best": WORST, "early_stopping": {**WORST, "patience": 3}}
     model, model_run = run(path, optimizer=sgd, **rules, **options)
@@ -88,7 +88,7 @@ def test_so_it_is_on_the_keras_paths(run, digits, path, options, restarts):
 
 
 @pytest.mark.long
-def test_a_longer_training_knows_what_was_best_before(run):
+def test_a_longer_training_remembers_the_earlier_best(run):
     _, model_run = run(keep_best="accuracy")
     assert model_run.get_float_custom_property("exported_step") == 40
     assert list(recorded(model_run)) == [20, 40, 60, 80, 100]
@@ -103,14 +103,14 @@ def test_a_longer_training_knows_what_was_best_before(run):
     [
         ("estimator", {}, "accuracy, loss"),
         pytest.param("estimator", {"distribution": {"eval": "mirrored:2"}}, "accuracy, loss", marks=pytest.mark.long),
-        # Those of compile, which are there once something was evaluated, are among them.
+        # Metrics of compile, which exist after an evaluation, are included.
         *(
             pytest.param(path, {"model": COMPILED}, "accuracy, average_loss, loss, top2", marks=pytest.mark.long)
             for path in ("keras", "keras_custom_loop")
         ),
     ],
 )
-def test_a_metric_that_the_model_does_not_report_is_told_before_the_first_step(run, training, path, section, those):
+def test_a_metric_that_the_model_does_not_report_is_refused_before_the_first_step(run, training, path, section, those):
     with pytest.raises(errors.UserCodeError, match="the evaluation reports no `auc`") as caught:
         run(path, keep_best="auc", **section)
     assert f"one of {those}" in str(caught.value)
@@ -119,7 +119,7 @@ def test_a_metric_that_the_model_does_not_report_is_told_before_the_first_step(r
 
 @pytest.mark.long
 @pytest.mark.parametrize(("path", "model"), [("estimator", None), ("keras", COMPILED)])
-def test_the_evaluator_of_a_cluster_tells_it_without_a_checkpoint(run, path, model):
+def test_the_evaluator_of_a_cluster_reports_it_without_a_checkpoint(run, path, model):
     # Training would take minutes, and the first checkpoint, of step 0, is evaluated only then.
     distribution = {**WORKERS, "evaluator": True, "start_delay_secs": 600}
     section = {"early_stopping": "auc", "distribution": distribution, **({"model": model} if model else {})}
@@ -130,7 +130,7 @@ def test_the_evaluator_of_a_cluster_tells_it_without_a_checkpoint(run, path, mod
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 def test_the_evaluator_of_a_cluster_stops_all_its_tasks_and_the_best_checkpoint_is_the_model(run, digits, path):
-    """It learns at once, and then improves by less than is asked for."""
+    """It learns at once, and then improves by less than min_delta."""
     steps = 4000 if path == "estimator" else 20_000
     model, model_run = run(
         path,
@@ -168,7 +168,7 @@ def test_an_evaluation_that_is_not_a_number_ends_nothing_and_is_never_best(run, 
 
 
 @pytest.mark.long
-def test_looking_for_the_metrics_changes_nothing_of_the_training(train):
+def test_the_search_for_metrics_does_not_change_the_training(train):
     section = {"model": "compiled_models:softmax", "deterministic": True}
     early = {"early_stopping": {"metric": "top2", "patience": 100}}
     plain, watched = (train("keras", **section, **each)[1] for each in ({}, early))

@@ -1,4 +1,4 @@
-"""A trainer_fn that knows nothing of the declared strategy; tests/e2e/others trains such modules under each."""
+"""A trainer_fn unaware of the declared strategy; tests/e2e/others trains such modules under each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
 
 
 @pytest.mark.unit
-def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
+def test_workers_shuffle_alike_without_a_seed_in_the_run_config(tmp_path):
     import tensorflow as tf
 
     def seed(own: int | None, in_cluster: bool) -> int | None:

@@ -48,10 +48,10 @@ def model_fn(features, labels, mode, params):
 
 @pytest.fixture
 def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Writes a user's package with a model_fn that gets into trouble once, at a step."""
+    """Writes a user's package with a model_fn that fails once, at a step."""
 
     def write(trouble: str, at: int = 30, restarts: int = 0) -> dict:
-        # PYTHONPATH cannot hold it.
+        # PYTHONPATH cannot contain this folder.
         package = tmp_path / "user:own"
         package.mkdir(exist_ok=True)
         (package / "my_model.py").write_text(MODEL_FN.format(trouble=trouble))
@@ -69,13 +69,13 @@ def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, digits, settings):
-    """A training that all tests share which only look at what it left: the folder, the model, the model_run."""
+    """A training shared by tests that only inspect its results: the folder, the model, the model_run."""
     training = Training(tmp_path_factory.mktemp("trained") / "Trainer", digits)
-    # 1.33 x 1,437 examples, 32 a step.
+    # 1.33 x 1,437 examples, 32 per step.
     return training, *training.run(settings({"train_steps": None, "train_epochs": 1.33}, encoded="as_is"), steps=0)
 
 
-def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
+def test_a_declared_network_is_trained_evaluated_and_exported(trained):
     import tensorflow as tf
 
     training, model, model_run = trained
@@ -92,7 +92,7 @@ def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
     assert model_run.get_float_custom_property("last_step") == 60
     assert model_run.get_float_custom_property("first_step") == 0
     assert model_run.get_float_custom_property("eval_accuracy") > 0.85
-    # Nothing but what it has become.
+    # No other files are left.
     (note,) = (training.root / "training").iterdir()
     assert json.loads(note.read_text())["model_run"] == model_run.uri
 
@@ -115,7 +115,7 @@ def test_images_and_examples_are_served_alike_and_as_evaluated(trained, digits):
     assert accuracy == pytest.approx(model_run.get_float_custom_property("eval_accuracy"), abs=1e-6)
 
 
-def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_the_next_job_of_a_service_resumes(
+def test_an_error_of_the_users_code_is_reported_with_its_line_not_retried_and_a_services_next_job_resumes(
     tmp_path, digits, settings, own_model
 ):
     jobs = [Training(tmp_path / "root" / f"job-{number}" / "Trainer", digits) for number in (1, 2)]
@@ -129,12 +129,12 @@ def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_th
     assert "my_model.py" in str(raised.value)
     assert "chief-0.attempt-1.log" in str(raised.value)
     assert not (jobs[0].root / "model" / "1" / "Format-Serving").exists()
-    # Three restarts were left, which would not help.
+    # Three restarts were left, but would not help.
     assert len(list(noted.rglob("chief-0.*.log"))) == 1
     with scratch.used():
         model, model_run = jobs[1].run(made)
         assert scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER) == ""
-    # Interrupted at step 30; the last checkpoint is that of step 20.
+    # Interrupted at step 30; the last checkpoint is of step 20.
     assert model_run.get_float_custom_property("first_step") == 20
     assert model_run.get_float_custom_property("last_step") == 60
     assert (model / "Format-Serving" / "saved_model.pb").exists()
@@ -146,9 +146,7 @@ def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_th
 
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [None, 2])
-def test_a_model_fn_that_ends_its_task_as_if_all_were_done_is_named_with_its_line(
-    training, settings, own_model, workers
-):
+def test_a_model_fn_that_exits_with_code_0_is_named_with_its_line(training, settings, own_model, workers):
     values = own_model("os._exit(0)", restarts=3)
     if workers:
         values["trainer"]["distribution"]["train"] = {"strategy": "multi_worker_mirrored", "workers": workers}
@@ -160,7 +158,7 @@ def test_a_model_fn_that_ends_its_task_as_if_all_were_done_is_named_with_its_lin
 
 
 def test_a_killed_task_is_restarted_from_its_last_checkpoint(training, settings, own_model, caplog):
-    # The text of the model_fn cannot tell what it takes: it hands its params on.
+    # The source of the model_fn does not show the params it reads: it passes them on.
     declared = ("trainer.params.at", "trainer.optimizer.momentum", "trainer.train_steps")
     caplog.set_level("WARNING", "absl.tfx_estimator")
     _, model_run = training.run(settings(**own_model("os.kill(os.getpid(), 9)", restarts=1), declared=declared))
@@ -170,11 +168,11 @@ def test_a_killed_task_is_restarted_from_its_last_checkpoint(training, settings,
     (restart,) = json.loads(model_run.get_string_custom_property("history"))
     assert restart["cause"] == "chief-0 was killed by SIGKILL"
     assert restart["seconds"] > 0
-    # Killed at step 30; a checkpoint comes every 20.
+    # Killed at step 30; checkpoints are 20 steps apart.
     assert restart["lost_steps"] <= 10
 
 
-def test_a_task_that_stands_still_is_ended_after_stall_timeout(training, settings, own_model):
+def test_a_stalled_task_is_ended_after_stall_timeout(training, settings, own_model):
     values = own_model("time.sleep(600)")
     started = time.monotonic()
     with pytest.raises(errors.TaskStalledError, match="stall_timeout"):
@@ -187,13 +185,13 @@ def test_a_task_that_never_starts_is_ended_after_start_timeout(training, setting
         training.run(settings(start_timeout=0.5))
 
 
-def test_a_killed_task_is_told_by_its_signal_and_what_it_had_not_exported_is_finished(training, settings, own_model):
+def test_a_killed_task_is_reported_with_its_signal_and_its_export_is_finished(training, settings, own_model):
     # The last step's hook runs before the export.
     values = own_model("os.kill(os.getpid(), 9)", at=60)
     values["trainer"]["save_checkpoints_steps"] = 60
     with pytest.raises(errors.TaskFailedError, match="chief-0 was killed by SIGKILL"):
         training.run(settings(**values))
-    # With other deadlines, restarts and logging it is the same training.
+    # Other deadlines, restarts and logging keep the same training.
     values["trainer"].update(log_every_steps=7, distribution={"max_restarts": 2, "network": "host"})
     model, model_run = training.run(settings(**values, stall_timeout=99.0))
     assert model_run.get_float_custom_property("first_step") == 60

@@ -1,4 +1,4 @@
-"""Two runs of one pipeline on this machine do not train in one folder."""
+"""Two local runs of one pipeline do not train in the same folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.base.errors import RETRYABLE, TrainingError
 
 pytestmark = pytest.mark.unit
 
-# Has the folder, as a process that starts another one, which outlives it.
+# Holds the folder in a process that starts another one, which outlives it.
 HOLDER = """
 import subprocess, sys
 from tfx_estimator.components.trainer.training_claim import only_job
@@ -30,7 +30,7 @@ with only_job(sys.argv[1], False):
 """
 
 
-def test_the_second_run_is_told_who_has_the_folder_until_that_is_killed(tmp_path):
+def test_the_second_run_reports_the_holder_of_the_folder_until_that_is_killed(tmp_path):
     folder = str(tmp_path / "training" / "abc")
     with start_python("-c", HOLDER, folder) as holder:
         left = int(holder.stdout.readline())
@@ -52,7 +52,7 @@ def test_the_second_run_is_told_who_has_the_folder_until_that_is_killed(tmp_path
 
 
 @pytest.mark.parametrize("code", [errno.EBUSY, errno.ESTALE, errno.EACCES])
-def test_what_was_done_under_it_is_done_where_its_file_cannot_be_removed(tmp_path, monkeypatch, code):
+def test_a_lock_file_that_cannot_be_removed_does_not_undo_the_work(tmp_path, monkeypatch, code):
     def remove(path: str) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -68,7 +68,7 @@ def test_what_was_done_under_it_is_done_where_its_file_cannot_be_removed(tmp_pat
 
 @contextlib.contextmanager
 def _held_elsewhere(path: Path):
-    """Locks a file as a process of another machine."""
+    """Locks a file like a process of another machine."""
     path.parent.mkdir()
     path.write_text(json.dumps({"host": "node-7", "space": "a", "pid": 17, "since": 1.7e9}))
     with path.open() as file:
@@ -76,7 +76,7 @@ def _held_elsewhere(path: Path):
         yield file
 
 
-def test_of_another_machine_no_process_is_to_be_killed_here(tmp_path, monkeypatch):
+def test_a_process_of_another_machine_is_not_suggested_for_killing(tmp_path, monkeypatch):
     monkeypatch.delenv(RETRYABLE, raising=False)
     path = tmp_path / "training" / "abc.lock"
     refused = pytest.raises(TrainingError, match="process 17 on node-7, since 20")
@@ -87,7 +87,7 @@ def test_of_another_machine_no_process_is_to_be_killed_here(tmp_path, monkeypatc
     assert raised.value.retryable
 
 
-def test_of_the_tasks_of_a_cluster_the_chief_has_it(tmp_path, monkeypatch):
+def test_in_a_cluster_the_chief_holds_it(tmp_path, monkeypatch):
     folder = str(tmp_path / "training" / "abc")
     cluster = {"chief": ["localhost:1"], "worker": ["localhost:2"]}
     with only_job(folder, False):

@@ -1,4 +1,4 @@
-"""Weights that a network's function gives it are what every path begins with; what a layer assigns is kept alike."""
+"""Every path starts from the weights that a network's function loads, and keeps a layer's assignments alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 4
 
 @pytest.fixture
 def weights(train):
-    """Trains a network; returns its variables, by the ends of their names."""
+    """Trains a network; returns its variables by the ends of their names."""
 
     def run(model: str, path: str = "estimator", steps: int = STEPS, strategy: Any = "one_device", **section: Any):
         section = {"optimizer": SGD, "distribution": {"train": strategy, "max_restarts": 0}, **section}
@@ -30,7 +30,7 @@ def weights(train):
 
 @pytest.fixture
 def given(weights):
-    """The same of the network that is given weights."""
+    """Does the same with the network that loads weights."""
 
     def run(steps: int = STEPS, frozen: bool = True, normalised: bool = True, **section: Any):
         return weights("weights_given", steps=steps, params={"frozen": frozen, "normalised": normalised}, **section)
@@ -45,7 +45,7 @@ def _given() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("other", ["keras", pytest.param("keras_custom_loop", marks=pytest.mark.long)])
-def test_every_path_begins_with_them_and_trains_on(given, other):
+def test_every_path_starts_from_them_and_trains(given, other):
     found = [given(frozen=False, path=path) for path in ("estimator", other)]
     for name, begun in _given().items():
         # They moved, and not far.
@@ -63,7 +63,7 @@ def test_a_frozen_part_stays_as_loaded_under_replicas_and_after_a_restart(given)
 
 
 @pytest.mark.long
-def test_a_training_that_goes_on_does_not_begin_with_them_again(given):
+def test_a_resumed_training_does_not_start_from_them_again(given):
     found = [given(steps, frozen=False)["feat/kernel"] for steps in (2, 4)]
     half, whole = (np.abs(each - _given()["feat/kernel"]).max() for each in found)
     assert whole > 1.3 * half > 0
@@ -71,10 +71,10 @@ def test_a_training_that_goes_on_does_not_begin_with_them_again(given):
 
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["central_storage", "multi_worker_mirrored:2", "parameter_server:2"])
-def test_every_strategy_begins_with_them(given, strategy):
+def test_every_strategy_starts_from_them(given, strategy):
     central = strategy == "central_storage"
     train_on = {"strategy": strategy, "devices": {"cpu": 2}} if central else strategy
-    # Keras's normalisation in a functional model is nothing that an Estimator has under central_storage.
+    # An Estimator does not support Keras's normalisation in a functional model under central_storage.
     found = given(normalised=not central, strategy=train_on)
     expected = [name for name in _given() if name in found]
     assert len(expected) == (2 if central else 6)
@@ -98,11 +98,11 @@ def test_a_declared_start_comes_first(training, given):
     [
         (("estimator", "keras", "keras_custom_loop"), {}, STEPS),
         (("estimator", "keras"), {"strategy": MIRRORED}, STEPS),
-        # In the parts of a batch.
+        # With microbatches.
         (("estimator", "keras"), {"gradient_accumulation": 2}, 2 * STEPS),
     ],
 )
-def test_a_counter_and_an_average_that_a_layer_assigns_are_kept_alike_by_every_path(weights, paths, section, count):
+def test_every_path_keeps_a_counter_and_an_average_that_a_layer_assigns(weights, paths, section, count):
     first, *others = [weights("keeps_state", path, **section) for path in paths]
     assert [each["keeps/count"] for each in (first, *others)] == [count] * len(paths)
     assert np.abs(first["keeps/average"]).max() > 0.01

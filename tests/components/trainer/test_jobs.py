@@ -1,4 +1,4 @@
-"""What the tasks of a training are told, and their logs where its folder lies in an object store."""
+"""Messages to the tasks of a training, and their logs if its folder is in an object store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fail() -> None:
         raise TaskFailedError(f"it failed, see {path}", todo=f"see the whole log: {path}")
 
 
-def test_an_error_names_the_log_that_stays(bucket, tmp_path):
+def test_an_error_names_the_stored_log(bucket, tmp_path):
     with pytest.raises(TaskFailedError) as caught:
         fail()
     kept = "store://bucket/training/logs/chief-0.attempt-1.log"
@@ -41,7 +41,7 @@ def test_attempts_are_counted_over_all_runs(bucket, tmp_path):
     assert [path.read_text() for path in sorted(kept.iterdir())] == ["attempt 1", "attempt 2"]
 
 
-def test_a_training_that_was_published_meanwhile_gets_no_folder_anew(bucket, tmp_path):
+def test_a_published_training_does_not_get_a_new_folder(bucket, tmp_path):
     folder = tmp_path / "bucket" / "training"
     (folder / "logs").mkdir(parents=True)
     (folder / "training.json").touch()
@@ -51,7 +51,7 @@ def test_a_training_that_was_published_meanwhile_gets_no_folder_anew(bucket, tmp
     assert not folder.exists()
 
 
-def test_what_an_earlier_job_told_its_tasks_is_no_word_to_the_next_one(bucket, tmp_path):
+def test_messages_of_an_earlier_job_are_ignored_by_the_next_one(bucket, tmp_path):
     for step in (120, 240):
         with logs_folder("store://bucket/training") as logs:
             stop = str(Path(logs, "stop"))
@@ -66,7 +66,7 @@ def test_what_an_earlier_job_told_its_tasks_is_no_word_to_the_next_one(bucket, t
 @pytest.mark.parametrize(
     ("key", "value"), [("keep_best", "accuracy"), ("early_stopping", "loss"), ("profile", {"start_step": 4})]
 )
-def test_what_a_run_fn_that_is_found_late_does_by_itself_is_refused_in_a_declaration(tmp_path, declaration, key, value):
+def test_options_that_a_late_found_run_fn_handles_itself_are_refused(tmp_path, declaration, key, value):
     module = tmp_path / "user_module.py"
     module.write_text("from mylib import *\n")
     settings = Settings(declaration=declaration(module_file=str(module), **{key: value}))
@@ -75,7 +75,7 @@ def test_what_a_run_fn_that_is_found_late_does_by_itself_is_refused_in_a_declara
 
 
 @pytest.mark.parametrize("declared", [False, True])
-def test_tasks_of_a_joined_cluster_are_told_how_many_they_are(tmp_path, monkeypatch, caplog, declaration, declared):
+def test_tasks_of_a_joined_cluster_know_their_number(tmp_path, monkeypatch, caplog, declaration, declared):
     section = {"train": {"strategy": "parameter_server"}}
     settings = Settings(arguments={"distribution": section})
     if declared:
@@ -86,7 +86,7 @@ def test_tasks_of_a_joined_cluster_are_told_how_many_they_are(tmp_path, monkeypa
     job = Job("{}", "{}", {}, str(tmp_path / "training"), settings, "estimator")
     logs = tmp_path / "logs"
     logs.mkdir()
-    # The task is ended as soon as it is started.
+    # The task is ended right after its start.
     supervise(job, str(logs), enough=lambda: True)
     train = Job.load(str(logs / "job-worker-1.json")).settings.distribution.train
     assert (train.worker_count, train.ps_count) == (3, 2)
@@ -94,7 +94,7 @@ def test_tasks_of_a_joined_cluster_are_told_how_many_they_are(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(("training_dir", "stays"), [("store://bucket/training", False), ("", True)])
-def test_a_worker_hears_no_word_that_was_to_an_earlier_job(tmp_path, monkeypatch, bucket, training_dir, stays):
+def test_a_worker_ignores_messages_to_an_earlier_job(tmp_path, monkeypatch, bucket, training_dir, stays):
     section = {"train": {"strategy": "multi_worker_mirrored"}}
     cluster = {"chief": ["localhost:1"], "worker": ["localhost:2"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
@@ -103,5 +103,5 @@ def test_a_worker_hears_no_word_that_was_to_an_earlier_job(tmp_path, monkeypatch
     (stop := tmp_path / "logs" / "stop").parent.mkdir()
     stop.write_text("120")
     supervise(job, str(stop.parent), enough=lambda: True)
-    # In a folder that all share it may be the chief's, which has begun before.
+    # In a shared folder it may be the chief's, which has started earlier.
     assert stop.exists() == stays

@@ -1,4 +1,4 @@
-"""Which source code keys the Trainer: all that decides a model, and nothing else."""
+"""The source code in the Trainer's cache key: everything that determines a model, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fing
 pytestmark = pytest.mark.unit
 
 TRAINER = "tfx_estimator.components.trainer"
-# What a training process runs of this project: beside its entry, what that loads by name.
+# This project's modules in a training process: its entry, and those loaded by name.
 ENTRIES = (
     f"{TRAINER}.task.start",
     f"{TRAINER}.estimator.path",
@@ -59,7 +59,7 @@ OPERATIONAL_TASK = {f"{TRAINER}.task.{name}" for name in ("light_imports", "path
 
 @pytest.fixture(scope="module")
 def graph():
-    """Import-linter's own graph of this project, without the processes that train what nobody keeps."""
+    """Import-linter's graph of this project, without processes whose trainings are discarded."""
     import grimp
 
     graph = grimp.build_graph("tfx_estimator")
@@ -70,7 +70,7 @@ def graph():
 
 @pytest.fixture(scope="module")
 def imported(graph) -> set[str]:
-    """All of this project that a training process imports."""
+    """All modules of this project that a training process imports."""
     found = set(ENTRIES)
     for entry in ENTRIES:
         found |= graph.find_upstream_modules(entry)
@@ -79,7 +79,7 @@ def imported(graph) -> set[str]:
     return {name for name in found if not name.startswith("tfx_estimator.pipeline")}
 
 
-def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imported):
+def test_every_module_that_training_imports_is_in_the_key_or_irrelevant(imported):
     own = [*deciding_code("", built_in=True), *deciding_code(KERAS)]
     covered = set(collect_sources([*own, "tfx_estimator.model_fn.networks:mnist_cnn"]))
     open_ones = {
@@ -87,7 +87,7 @@ def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imp
         for name in imported - covered - OPERATIONAL - OPERATIONAL_TASK
         if not name.startswith(OPERATIONAL_ROOMS) and f"{name}." not in OPERATIONAL_ROOMS
     }
-    # The package's own __init__ and the names of rooms hold no code.
+    # The packages' __init__ files hold no code.
     open_ones -= {"tfx_estimator", f"{TRAINER}.task"}
     assert not open_ones, "list each in components/trainer/source.py, or here if it decides nothing of a model"
     assert not covered & (OPERATIONAL | OPERATIONAL_TASK)
@@ -96,7 +96,7 @@ def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imp
 
 
 def changes_settings(name: str) -> bool:
-    """Whether a function of the module takes the Trainer's settings, and returns others."""
+    """True if a function of the module takes the Trainer's settings and returns changed ones."""
     module = modules.find_module(name)
     assert module is not None
     assert module.file is not None
@@ -108,26 +108,26 @@ def changes_settings(name: str) -> bool:
     return False
 
 
-def test_what_changes_the_settings_before_the_training_process_is_in_the_key(graph):
+def test_code_that_changes_the_settings_before_training_is_in_the_key(graph):
     before = {name for name in graph.find_upstream_modules(f"{TRAINER}.executor") if name.startswith(f"{TRAINER}.")}
     changing = {name for name in before if changes_settings(name)}
     assert f"{TRAINER}.settling" in changing
     covered = set(collect_sources(declared_code(TrainerSection(model="mnist_cnn"))))
     left = {name for name in changing - covered if not name.startswith(OPERATIONAL_ROOMS)}
-    # What it returns is itself in the key, as it is called when a pipeline is made.
+    # Its result is in the key itself, since it is called when a pipeline is built.
     left -= {f"{TRAINER}.arguments"}
     assert not left, "list each in components/trainer/source.py, or here if it decides nothing of a model"
 
 
 @pytest.mark.parametrize("path", ["", ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN])
-def test_every_listed_module_is_there(path):
+def test_every_listed_module_exists(path):
     for name in deciding_code(path, built_in=True):
         assert modules.find_module(name), name
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Iterator[Path]:
-    """A copy of this project's sources, found in place of it."""
+    """A copy of this project's sources that is imported instead."""
     home = tmp_path_factory.mktemp("project") / "tfx_estimator"
     for folder in ("components", "data", "model_fn", "pipeline"):
         shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -140,7 +140,7 @@ def project(tmp_path_factory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def is_other(project):
-    """Tells whether the key is another one with another text of a file."""
+    """Returns whether a changed file changes the key."""
 
     def key(path: str) -> str:
         return fingerprint_source(declared_code(TrainerSection(model="mnist_cnn", path=path)))
@@ -195,11 +195,11 @@ def rerated(text: str) -> str:
         ("pipeline/base/errors.py", extended, ESTIMATOR, False),
     ],
 )
-def test_a_change_of_what_decides_the_model_retrains_and_another_does_not(is_other, name, other, path, counts):
+def test_only_a_change_that_affects_the_model_retrains(is_other, name, other, path, counts):
     assert is_other(name, other, path) is counts
 
 
-def test_another_path_is_keyed_by_its_own_code():
+def test_each_path_is_keyed_by_its_own_code():
     estimator, run_fn, keras = (set(collect_sources(deciding_code(path))) for path in (ESTIMATOR, RUN_FN, KERAS))
     assert f"{TRAINER}.keras.path" in keras - estimator - run_fn
     assert f"{TRAINER}.run_fn" in run_fn - estimator

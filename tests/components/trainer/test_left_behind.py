@@ -1,4 +1,4 @@
-"""Code that leaves threads and processes at work: its model is published, and nothing is trained twice."""
+"""Code that leaves threads and processes running: its model is published, and nothing is trained twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_fn(fn_args):
     module.serve = tf.function(lambda: {{"one": tf.constant(1)}}, input_signature=[])
     tf.saved_model.save(module, fn_args.serving_model_dir, signatures={{"serving_default": module.serve}})
 """
-# Less than a task that does not end has.
+# Shorter than the grace period of a task that does not end.
 SETTINGS = Settings(stall_timeout=10.0)
 
 
@@ -40,13 +40,13 @@ def test_a_run_fn_that_leaves_a_thread_and_a_process(fresh_tasks, training, tmp_
     model, model_run = training.run(SETTINGS, module_file=str(module))
     assert (model / "Format-Serving" / "saved_model.pb").exists()
     assert model_run.get_float_custom_property("restarts") == 0
-    # Once, and it has gone.
+    # It was started once, and is gone.
     (reader,) = pid.read_text().split()
     assert not psutil.pid_exists(int(reader))
     (log,) = (Path(model_run.uri) / "logs").glob("chief-0.*.log")
     notice = "the work of this process is done; not waited for after 5 s: the thread 'sender', the process 'reader'\n"
     assert notice in log.read_text()
-    # By the run as well, with its other words of the training.
+    # The run shows it too, with the training's other notices.
     (progress,) = (Path(model_run.uri) / "logs").glob("chief-0.*.progress.jsonl")
     (notice,) = [each["text"] for each in ProgressReader(str(progress)).read() if each["event"] is Event.NOTICED]
     assert notice.startswith("the work of chief-0 is done; not waited for after 5 s: the thread 'sender'")
@@ -56,7 +56,7 @@ def test_a_run_fn_that_leaves_a_thread_and_a_process(fresh_tasks, training, tmp_
     ("path", "kind", "seconds"),
     [(RUN_FN_PATH, CHIEF, 300.0), (RUN_FN_PATH, DRY_RUN, 30.0), (ESTIMATOR, CHIEF, 30.0), (KERAS, WORKER, 30.0)],
 )
-def test_what_a_run_fn_leaves_has_longer(tmp_path, path, kind, seconds):
+def test_leftovers_of_a_run_fn_have_a_longer_grace_period(tmp_path, path, kind, seconds):
     settings = Settings(stall_timeout=600.0)
     job = Job("{}", "{}", {}, str(tmp_path), settings, path)
     context = TaskContext(job, TaskSpec(kind, 0, 1), ProgressWriter(str(tmp_path / "progress")))

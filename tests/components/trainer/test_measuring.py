@@ -1,4 +1,4 @@
-"""What a task measures between two steps."""
+"""A task's measurement between two steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 
 def model_fn(features: tf.Tensor, labels: Any, mode: str) -> tf.estimator.EstimatorSpec:
-    """Adds up what it is fed."""
+    """Adds up its inputs."""
     features = tf.cast(features, tf.int64)
     total = tf.compat.v1.get_variable("total", [], tf.int64, tf.compat.v1.zeros_initializer(), trainable=False)
     step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
@@ -29,13 +29,13 @@ def model_fn(features: tf.Tensor, labels: Any, mode: str) -> tf.estimator.Estima
 
 
 def batches(params: dict[str, Any], mode: str) -> tf.data.Dataset:
-    """0, 1, 2, …: each step another batch."""
+    """Batches of 0, 1, 2, …, different in each step."""
     assert mode == tf.estimator.ModeKeys.TRAIN
     return tf.data.Dataset.range(params["batch_size"] * 1000).batch(params["batch_size"])
 
 
 def tensors() -> tuple[tf.Tensor, tf.Tensor]:
-    """The input_fn of old code."""
+    """An input_fn that returns tensors, as in old code."""
     return tf.constant([1], tf.int64), tf.constant([1])
 
 
@@ -45,13 +45,13 @@ def growing() -> tf.data.Dataset:
 
 
 def weighted() -> tf.data.Dataset:
-    """Beside each batch, something that is of no example."""
+    """Batches with an additional tensor that belongs to no example."""
     weights, numbers = tf.data.Dataset.from_tensors(tf.ones([10])).repeat(), tf.data.Dataset.range(1000).batch(4)
     return tf.data.Dataset.zip(({"weights": weights, "x": numbers}, numbers))
 
 
 def train(input_fn: Any, folder: Path, task: str = CHIEF, hooks: Sequence[Any] = ()) -> int:
-    """Trains for 40 steps as a task does, and returns the sum of all that the model was fed."""
+    """Trains for 40 steps as a task does; returns the sum of the model's inputs."""
 
     def with_params(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator.EstimatorSpec:
         return model_fn(features["x"] if isinstance(features, dict) else features, labels, mode)
@@ -66,7 +66,7 @@ def train(input_fn: Any, folder: Path, task: str = CHIEF, hooks: Sequence[Any] =
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, folder: Path, **options: Any) -> Path:
-    """Asks for a measurement of 25 steps after 10, unless the options say otherwise."""
+    """Requests a measurement of 25 steps after 10, or as the options say."""
     measurements = folder / "measured"
     measurements.mkdir()
     window = Window(str(measurements), **{"warmup": 10, "steps": 25, "cores": (0,), **options})
@@ -86,7 +86,7 @@ def test_a_task_measures_the_window_and_trains_to_the_end(tmp_path, monkeypatch)
     assert found.examples == 25 * 2
     assert (folder / "begin").exists()
     assert (folder / "end").exists()
-    # No checkpoint is written while it is measured, whatever the RunConfig says.
+    # No checkpoint is written during the measurement, whatever the RunConfig says.
     saved = tf.train.get_checkpoint_state(str(tmp_path / "model")).all_model_checkpoint_paths
     assert [path.rpartition("-")[2] for path in saved] == ["0", "40"]
 
@@ -96,32 +96,32 @@ def test_a_task_measures_the_window_and_trains_to_the_end(tmp_path, monkeypatch)
     [
         (lambda: batches({"batch_size": 8}, "train").unbatch().batch(3, drop_remainder=True), 25 * 3),
         (tensors, 25 * 1),
-        # The window is from the end of step 11 to that of step 36.
+        # The window lasts from the end of step 11 to the end of step 36.
         (growing, sum(range(12, 37))),
         (weighted, 25 * 4),
     ],
     ids=["fixed", "tensors", "growing", "weighted"],
 )
-def test_the_examples_are_those_that_the_model_was_fed(tmp_path, monkeypatch, input_fn, examples):
+def test_the_models_actual_examples_are_counted(tmp_path, monkeypatch, input_fn, examples):
     folder = ask(monkeypatch, tmp_path)
     train(input_fn, tmp_path)
     (found,) = TaskMeasurement.load_all(str(folder))
     assert found.examples == examples
 
 
-def test_a_constant_batch_takes_the_place_of_the_data_set(tmp_path, monkeypatch):
+def test_a_constant_batch_replaces_the_data_set(tmp_path, monkeypatch):
     folder = ask(monkeypatch, tmp_path, constant_input=True)
     assert train(batches, tmp_path) == 40 * sum(range(2))
     (found,) = TaskMeasurement.load_all(str(folder))
     assert found.constant_input
 
 
-def test_an_input_fn_that_returns_tensors_is_left_alone_and_says_so(tmp_path, monkeypatch):
+def test_an_input_fn_that_returns_tensors_is_not_changed_and_reported(tmp_path, monkeypatch):
     folder = ask(monkeypatch, tmp_path, constant_input=True)
     assert train(tensors, tmp_path, task=WORKER) == 40
     (found,) = TaskMeasurement.load_all(str(folder))
     assert (found.task, found.constant_input) == ("worker-0", False)
-    # The chief's alone is the parameter servers' clock.
+    # Only the chief's steps are the parameter servers' clock.
     assert not (folder / "begin").exists()
 
 
@@ -142,14 +142,14 @@ def test_a_parameter_server_measures_between_the_chiefs_steps(tmp_path, monkeypa
     assert 0 <= found.cpu < 10
 
 
-def test_nothing_changes_unless_it_is_asked_for(tmp_path, monkeypatch):
+def test_nothing_changes_without_a_request(tmp_path, monkeypatch):
     spec = {"train_spec": tf.estimator.TrainSpec(batches, max_steps=1)}
     assert measured(spec, TaskSpec(CHIEF, 0, 1)) is spec
     ask(monkeypatch, tmp_path)
     assert measured(spec, TaskSpec(EVALUATOR, 0, 1)) is spec
 
 
-def test_the_window_begins_once_all_have_begun_and_holds_whole_executions(tmp_path):
+def test_the_window_starts_once_all_tasks_have_and_holds_whole_executions(tmp_path):
     window = Window(str(tmp_path), warmup=10, steps=50, cores=[0], trainers=2)
     chief = Meter(window, TaskSpec(CHIEF, 0, 1), examples_per_step=32)
     chief.begin(0)

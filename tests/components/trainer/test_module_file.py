@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-# As in TFX's own Estimator examples: the model_dir is fn_args.serving_model_dir, and the steps are fn_args'.
+# As in TFX's Estimator examples: the model_dir is fn_args.serving_model_dir, and the steps are those of fn_args.
 TRAINER_FN = """
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
@@ -67,7 +67,7 @@ def trainer_fn(fn_args, schema):
         "eval_input_receiver_fn": eval_receiver,
     }
 """
-# Notes which step the task shows, and which it is, when a checkpoint is written.
+# Records the shown step and the actual one when a checkpoint is written.
 LISTENER = """
 class Noting(tf.compat.v1.train.CheckpointSaverListener):
     def __init__(self, folder):
@@ -110,7 +110,7 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
     text = text.replace("\ndef trainer_fn(", LISTENER)
     text = text.replace("max_steps=", "saving_listeners=[Noting(fn_args.model_run_dir)], max_steps=")
     model, model_run = training.run(Settings(), steps=40, module_file=module_file(text))
-    # A task that is killed while it writes one has shown all the steps that are lost.
+    # A task that is killed during the write has shown all the lost steps.
     assert (Path(model_run.uri) / "noted").read_text().split("\n") == ["0 0", "20 20", "40 40", ""]
     versions = sorted((Path(model_run.uri) / "Format-Serving" / "export" / "own").iterdir())
     exported = (versions[-1] / "variables" / "variables.index").read_bytes()
@@ -120,10 +120,10 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
     assert "eval_curve" not in model_run.mlmd_artifact.custom_properties
 
 
-def test_a_hook_that_ends_training_early_ends_it_with_a_model(training, module_file):
+def test_training_ended_early_by_a_hook_exports_a_model(training, module_file):
     import tensorflow as tf
 
-    # To TensorFlow a FinalExporter exports at max_steps alone.
+    # In TensorFlow a FinalExporter exports only at max_steps.
     text = TRAINER_FN.replace("EXPORTERS", EXPORTER)
     text = text.replace("max_steps=", "hooks=[tf.estimator.StopAtStepHook(last_step=25)], max_steps=")
     model, model_run = training.run(Settings(), steps=60, module_file=module_file(text))
@@ -136,12 +136,10 @@ def test_a_hook_that_ends_training_early_ends_it_with_a_model(training, module_f
 
 
 @pytest.mark.long
-def test_the_declared_best_is_what_a_final_exporter_exports_and_a_best_exporter_goes_on(
-    training, module_file, settings
-):
+def test_a_final_exporter_exports_the_declared_best_and_a_best_exporter_still_works(training, module_file, settings):
     import tensorflow as tf
 
-    # Its checkpoints lie in a folder of its own, of which the last one stays. It counts as better to know less.
+    # Its checkpoints are in its own folder, which keeps the last one. A higher loss counts as better.
     text = TRAINER_FN.replace("EXPORTERS", f'{EXPORTER}, tf.estimator.BestExporter("lowest", serving_receiver)')
     section = {"module_file": module_file(text), "keep_best": {"metric": "average_loss", "mode": "max"}}
     declared = settings({**section, "train_steps": 60})
@@ -164,12 +162,12 @@ def test_the_declared_best_is_what_a_final_exporter_exports_and_a_best_exporter_
 @pytest.mark.parametrize(
     ("text", "raised", "message"),
     [
-        # What it is at is a child's work.
+        # A child process does the work.
         ("while time.process_time() < 10: pass", errors.ExportError, "training ended without a model"),
         ("time.sleep(600)", errors.TaskStalledError, "stall_timeout"),
     ],
 )
-def test_a_run_fn_that_prints_nothing_may_compute_as_long_as_it_likes(training, module_file, text, raised, message):
+def test_a_silent_run_fn_may_compute_beyond_stall_timeout(training, module_file, text, raised, message):
     text = f"""
 import subprocess, sys
 def run_fn(fn_args):
@@ -181,7 +179,7 @@ def run_fn(fn_args):
         )
 
 
-def test_a_module_that_does_not_keep_the_contract_is_refused(training, module_file):
+def test_a_module_that_violates_the_contract_is_refused(training, module_file):
     with pytest.raises(errors.UserCodeError, match="has no exporter"):
         training.run(Settings(), steps=10, module_file=module_file(TRAINER_FN.replace("EXPORTERS", "")))
     assert not (training.root / "model" / "1" / "Format-Serving").exists()

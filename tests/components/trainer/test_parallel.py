@@ -1,4 +1,4 @@
-"""A network on several devices is trained, killed, started again, evaluated and served as any other."""
+"""A network on several devices is trained, killed, restarted, evaluated and served like any other."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ PIPELINE = {"pipeline_parallel": {"stages": 2, "microbatches": 4}}
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 @pytest.mark.parametrize(("parallel", "calls"), [(MODEL, 1), (PIPELINE, 4)], ids=["layers", "stages"])
-def test_it_goes_on_from_a_checkpoint_and_what_is_served_names_no_device(
-    train, digits, tmp_path, path, parallel, calls
-):
+def test_it_resumes_from_a_checkpoint_and_its_export_names_no_device(train, digits, tmp_path, path, parallel, calls):
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     params = {"kill_at": 30 * calls, "marker": str(tmp_path / "marker")}
@@ -44,7 +42,7 @@ def test_it_goes_on_from_a_checkpoint_and_what_is_served_names_no_device(
     (log, *_) = sorted((Path(run.uri) / "logs").glob("chief-0.attempt-*.log"))
     cut = "trainer.pipeline_parallel: conv on cpu:0, relu+kill+flatten+logits on cpu:1"
     assert (cut in log.read_text()) == ("pipeline_parallel" in parallel)
-    # Without them the checkpoint is the same network's, and training goes on from it.
+    # The checkpoint also fits the network without stages, and training resumes from it.
     if "model_parallel" in parallel:
         _, run = train(path, 70, **values)
         assert (run.get_float_custom_property("first_step"), run.get_float_custom_property("last_step")) == (60, 70)

@@ -1,4 +1,4 @@
-"""The Trainer's parts that need no training."""
+"""Parts of the Trainer that need no training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 pytestmark = pytest.mark.unit
 
 
-def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
+def test_progress_is_read_line_by_line_as_it_arrives(tmp_path):
     path = tmp_path / "progress.jsonl"
     reader = ProgressReader(str(path))
     assert reader.read() == []
@@ -45,8 +45,8 @@ def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
     assert reader.read() == []
 
 
-def test_an_error_of_ours_under_several_replicas_stays_one():
-    """AutoGraph replaces others, which cannot be made of a text alone, by its own."""
+def test_an_error_of_this_project_keeps_its_type_under_several_replicas():
+    """AutoGraph replaces errors that cannot be constructed from a text alone."""
     import tensorflow as tf
 
     class TheirsError(Exception):
@@ -72,7 +72,7 @@ def test_a_stop_keeps_its_exit_code_between_processes():
     assert (type(found), found.exit_code, str(found)) == (errors.StoppedError, 130, str(error))
 
 
-def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
+def test_the_first_request_for_the_step_to_stop_at_counts(tmp_path):
     path = str(tmp_path / "stop")
     assert stop_step(path) is None
     for step in (120, 125):
@@ -81,7 +81,7 @@ def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["stop"]
 
 
-def test_a_job_survives_its_file(tmp_path):
+def test_a_job_is_restored_from_its_file(tmp_path):
     settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
     job = Job("{}", "{}", {"custom_config": '{"own": 1}'}, "/training", settings, "estimator")
     job.save(str(tmp_path / "job.json"))
@@ -90,7 +90,7 @@ def test_a_job_survives_its_file(tmp_path):
     assert read.settings == settings
 
 
-def test_a_whole_model_fn_is_told_from_a_network():
+def test_a_model_fn_is_distinguished_from_a_network():
     assert not is_model_fn(mnist_cnn)
     assert is_model_fn(make_model_fn(mnist_cnn))
     assert find_function("mnist_cnn") is mnist_cnn
@@ -99,7 +99,7 @@ def test_a_whole_model_fn_is_told_from_a_network():
             find_function(target)
 
 
-def test_the_component_takes_what_tfx_takes_and_adds_settings():
+def test_the_component_accepts_tfxs_arguments_and_adds_settings():
     trainer = Trainer(
         examples=Channel(type=standard_artifacts.Examples),
         run_fn="package.module.run_fn",
@@ -128,11 +128,11 @@ def test_a_task_does_not_inherit_an_external_cluster(monkeypatch):
     [
         ({}, "localhost,127.0.0.1,::1"),
         ({"no_proxy": "intern.example, 10.0.0.1,"}, "intern.example,10.0.0.1,localhost,127.0.0.1,::1"),
-        # Then gRPC does not look at the other one.
+        # In that case gRPC ignores the other variable.
         ({"no_proxy": "intern.example", "no_grpc_proxy": "localhost"}, "localhost,127.0.0.1,::1"),
     ],
 )
-def test_the_tasks_of_this_machine_reach_each_other_without_a_proxy(monkeypatch, before, after):
+def test_local_tasks_reach_each_other_without_a_proxy(monkeypatch, before, after):
     for name in ("no_proxy", "no_grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
     for name, value in before.items():
@@ -143,12 +143,12 @@ def test_the_tasks_of_this_machine_reach_each_other_without_a_proxy(monkeypatch,
         cluster = {"chief": ["node-1:7000"], "worker": ["node-3:7000", address]}
         config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})
         assert _inherited(TaskSpec("worker", 1, 1, tf_config=config))["no_grpc_proxy"] == after + names
-    # Which is none of the cluster's own tasks.
+    # It is none of the cluster's tasks.
     config = json.dumps({"cluster": {"chief": ["node-1:7000"]}, "task": {"type": "evaluator", "index": 0}})
     assert _inherited(TaskSpec("evaluator", 0, 1, tf_config=config))["no_grpc_proxy"] == after
 
 
-def test_what_is_declared_of_the_machine_is_in_the_environment_and_nothing_else_is():
+def test_only_declared_runtime_settings_are_in_the_environment():
     assert TrainerSection().environment == {}
     gpu = {"memory_growth": True, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}
     section = TrainerSection(threads={"intra_op": 2, "inter_op": 3}, gpu=gpu, onednn=False)

@@ -1,4 +1,4 @@
-"""A declared precision, on every path and under every strategy: it trains, and what is served is float32."""
+"""A declared precision trains on every path and under every strategy, and the exported model is float32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATHS = ("estimator", "keras", "keras_custom_loop")
 
 @pytest.fixture
 def run(train):
-    """Trains in a precision; looks at what is served; returns the model_run."""
+    """Trains in a precision; checks the exported model; returns the model_run."""
 
     def run(path, precision, strategy=None, steps=40, **more):
         import tensorflow as tf
@@ -23,15 +23,15 @@ def run(train):
         model, found = train(path, steps, precision=precision, **distribution, **more)
         served = tf.saved_model.load(str(model / "Format-Serving")).signatures["images"]
         assert {served.structured_outputs[name].dtype for name in ("logits", "probabilities")} == {tf.float32}
-        assert not _in_half(str(model / "Format-Serving"))
+        assert not _ops_in_16_bits(str(model / "Format-Serving"))
         assert found.get_float_custom_property("last_step") >= steps
         return found
 
     return run
 
 
-def _in_half(saved_model):
-    """The operations of a model that compute in 16 bits."""
+def _ops_in_16_bits(saved_model):
+    """Returns the operations of a model that compute in 16 bits."""
     from tensorflow.core.framework import types_pb2
     from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
@@ -45,7 +45,7 @@ def _in_half(saved_model):
 @pytest.mark.parametrize(
     "path", ["keras", *(pytest.param(path, marks=pytest.mark.long) for path in ("estimator", "keras_custom_loop"))]
 )
-def test_float16_counts_what_it_skips(run, path):
+def test_float16_counts_skipped_steps(run, path):
     own = {"model": "steep:network", "optimizer": {"name": "sgd", "learning_rate": 1e-7}}
     skipped = run(path, "mixed_float16", MIRRORED, steps=20, **own).get_float_custom_property("skipped_steps")
     assert 3 <= skipped <= 15

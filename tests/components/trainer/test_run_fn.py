@@ -1,4 +1,4 @@
-"""A run_fn finds the declared strategy, and what it saves is read as TFX reads it, whatever it saves by."""
+"""A run_fn finds the declared strategy, and its SavedModels are found as TFX finds them, however they are written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _saved(folder: Path) -> str:
 
 @pytest.fixture
 def run(tmp_path: Path):
-    """Runs the path of a function that leaves SavedModels; returns the folder that is published."""
+    """Runs the path of a function that writes SavedModels; returns the published folder."""
     from tfx.types import artifact_utils
 
     examples = artifact("Examples", tmp_path / "examples")
@@ -79,7 +79,7 @@ def run(tmp_path: Path):
         ([SERVING], SERVING, None),
         ([SERVING, EVAL], SERVING, EVAL),
         ([f"{SERVING}/export/taxi/17", f"{EVAL}/18"], f"{SERVING}.export.taxi.17", f"{EVAL}.18"),
-        # Of attempts before; the last one's name has a digit more.
+        # From earlier attempts; the last one's name has one more digit.
         (
             [f"{SERVING}/export/taxi/{time}" for time in (9, 10, 8)] + [f"{EVAL}/{time}" for time in (9, 10, 8)],
             f"{SERVING}.export.taxi.10",
@@ -92,7 +92,7 @@ def run(tmp_path: Path):
         ([f"{SERVING}/export/best/6", f"{SERVING}/export/last/7"], f"{SERVING}.export.last.7", None),
     ],
 )
-def test_what_is_saved_is_adopted(run, saved, serving, evaluated):
+def test_saved_models_are_adopted(run, saved, serving, evaluated):
     exports = run(saved)
     assert _saved(exports / SERVING) == serving
     assert Path(path_utils.serving_model_path(str(exports))) == exports / SERVING or "export" not in serving
@@ -108,7 +108,7 @@ def test_nothing_to_serve_is_refused(run, tmp_path, saved):
 
 
 @pytest.mark.unit
-def test_of_a_cluster_only_the_chief_publishes(run, tmp_path):
+def test_in_a_cluster_only_the_chief_publishes(run, tmp_path):
     exports = run([SERVING, EVAL], TaskSpec("worker", 1, 1, tf_config="{}"))
     assert not exports.exists()
     own = tmp_path / "training" / "tmp_worker_worker-1"
@@ -122,7 +122,7 @@ def test_of_a_cluster_only_the_chief_publishes(run, tmp_path):
 
 @pytest.fixture
 def executor(monkeypatch):
-    """TensorFlow's own class, as it was before after the test."""
+    """TensorFlow's class, restored after the test."""
     from tensorflow_estimator.python.estimator.training import _TrainingExecutor
 
     monkeypatch.setattr(_TrainingExecutor, "run_local", _TrainingExecutor.run_local)
@@ -131,7 +131,7 @@ def executor(monkeypatch):
 
 @pytest.mark.unit
 @pytest.mark.parametrize("resumes", [False, True])
-def test_an_estimator_that_finds_its_checkpoints_exports_in_any_case(run, tmp_path, executor, resumes):
+def test_an_estimator_that_finds_its_checkpoints_always_exports(run, tmp_path, executor, resumes):
     before = executor.run_local
     if resumes:
         (tmp_path / "training" / SERVING).mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_an_estimator_that_finds_its_checkpoints_exports_in_any_case(run, tmp_pa
 
 
 @pytest.mark.unit
-def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executor):
+def test_finished_training_is_evaluated_and_exported(tmp_path, executor):
     def data():
         return tf.data.Dataset.from_tensors(({"x": [[1.0], [2.0]]}, [[1.0], [2.0]])).repeat()
 
@@ -163,7 +163,7 @@ def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executo
     assert len(versions()) == 1
     shutil.rmtree(tmp_path / "export")
 
-    # What TensorFlow does, and why the patch is needed.
+    # TensorFlow's own behaviour, which makes the patch necessary.
     assert train_and_evaluate() == (None, None)
     assert versions() == []
 
@@ -179,7 +179,7 @@ def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executo
 
 
 @pytest.mark.timeout(120)
-def test_code_that_asks_or_makes_or_knows_of_none_finds_the_declared_one(codes):
+def test_code_that_gets_creates_or_ignores_a_strategy_finds_the_declared_one(codes):
     (found,) = codes.answers("-m", "tests.components.trainer.asks_for_strategy")
     assert found["knows of none"] == [2, "MirroredStrategy"]
     assert found["difference"] < 1e-6
@@ -230,7 +230,7 @@ def run_fn(fn_args):
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
 def test_a_module_that_imports_keras_trains_and_exports(fresh_tasks, training, tmp_path):
-    """Keras 3 on today's stack, beside the Keras 2 of `tf.keras`."""
+    """Keras 3 on today's stack, next to the Keras 2 of `tf.keras`."""
     file, results = tmp_path / "keras_module.py", tmp_path / "results"
     file.write_text(MODULE.replace("RESULTS", repr(str(results))))
     model, _ = training.run(Settings(), module_file=str(file))

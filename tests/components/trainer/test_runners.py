@@ -1,4 +1,4 @@
-"""A Trainer in pipelines of others: each runner hands its executor the settings, and TFX's cache sees what decides."""
+"""A Trainer in users' own pipelines: runners pass it the settings, and TFX's cache keys the relevant ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
-# Saves a model that adds a number of custom_config, and writes its other arguments to told.json.
+# Saves a model that adds a number from custom_config, and writes its other arguments to arguments.json.
 MODULE = """
 import json, os
 import tensorflow as tf
@@ -23,14 +23,14 @@ def run_fn(fn_args):
 
     adder = Adder()
     tf.saved_model.save(adder, fn_args.serving_model_dir, signatures={"serving_default": adder.serve})
-    with open(os.path.join(fn_args.model_run_dir, "told.json"), "w") as file:
+    with open(os.path.join(fn_args.model_run_dir, "arguments.json"), "w") as file:
         json.dump([fn_args.custom_config, os.environ.get("TF_NUM_INTRAOP_THREADS")], file)
 """
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch):
-    """Makes a pipeline of an Importer and a Trainer."""
+    """Makes a pipeline with an Importer and a Trainer."""
     (tmp_path / "user").mkdir()
     (tmp_path / "user" / "runner_module.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path / "user"))
@@ -99,7 +99,7 @@ def test_the_local_runners_node_carries_the_settings(pipeline):
 
 
 @pytest.mark.unit
-def test_kubeflow_v2_hands_them_to_the_container(pipeline, tmp_path):
+def test_kubeflow_v2_passes_them_to_the_container(pipeline, tmp_path):
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
@@ -120,7 +120,7 @@ def test_kubeflow_v2_hands_them_to_the_container(pipeline, tmp_path):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
-def test_what_decides_nothing_is_found_in_tfxs_cache_and_each_pipeline_has_its_own(pipeline, tmp_path):
+def test_irrelevant_settings_do_not_miss_tfxs_cache_and_each_pipeline_has_its_own(pipeline, tmp_path):
     from ml_metadata import proto
     from tfx.orchestration import metadata
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
@@ -135,11 +135,11 @@ def test_what_decides_nothing_is_found_in_tfxs_cache_and_each_pipeline_has_its_o
         (job,) = (tmp_path / name / "Trainer" / "model_run").glob("*/logs/job.json")
         settings = Settings.from_dict(json.loads(job.read_text())["settings"])
         found[name] = (settings.stall_timeout, settings.distribution.max_restarts)
-        (file,) = (tmp_path / name / "Trainer" / "model_run").glob("*/told.json")
+        (file,) = (tmp_path / name / "Trainer" / "model_run").glob("*/arguments.json")
         assert json.loads(file.read_text()) == [{"add": 2.0}, None]
     assert found == {"one": (55.0, 1), "two": (66.0, 3)}
 
-    # Another deadline, other restarts and another place.
+    # Another deadline, other restarts and another folder.
     other = {"distribution": {"max_restarts": 7, "network": "host"}, "training_root": str(tmp_path / "trainings")}
     LocalDagRunner().run(pipeline("one", **other))
     connection = metadata.sqlite_metadata_connection_config(str(tmp_path / "metadata.sqlite"))
@@ -152,7 +152,7 @@ def test_what_decides_nothing_is_found_in_tfxs_cache_and_each_pipeline_has_its_o
 
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
-def test_a_training_of_which_ml_metadata_was_not_told_is_taken_over_by_the_next_run(pipeline, tmp_path, monkeypatch):
+def test_a_training_that_was_not_recorded_in_ml_metadata_is_adopted_by_the_next_run(pipeline, tmp_path, monkeypatch):
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
     from tfx.orchestration.portable import execution_publish_utils
 
@@ -169,7 +169,7 @@ def test_a_training_of_which_ml_metadata_was_not_told_is_taken_over_by_the_next_
             LocalDagRunner().run(pipeline())
 
     def attempts() -> list[list[str]]:
-        """Of the tasks whose logs are in each model_run."""
+        """Returns the logs of tasks in each model_run."""
         runs = sorted((tmp_path / "one" / "Trainer" / "model_run").iterdir(), key=lambda run: int(run.name))
         return [sorted(path.name for path in run.glob("logs/*.log")) for run in runs]
 

@@ -1,4 +1,4 @@
-"""What training exports: whole, and by its names."""
+"""The export of training: complete, with the right names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_damaged_saved_model_is_refused(tmp_path):
     export.check(str(model))
 
 
-def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
+def test_adopting_a_model_replaces_an_incomplete_one(tmp_path):
     source = write_files(tmp_path / "source", {"new": "new"})
     target = write_files(tmp_path / "deep" / "target", {"old": "old"})
     (tmp_path / "deep" / "target.tmp").mkdir()
@@ -46,12 +46,12 @@ def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
     ("exported", "named"),
     [
         (["images:serving_default", "serving_default"], ["images", "serving_default"]),
-        # A head's: its default signature classifies serialized examples alone.
+        # A head's export: its default signature only classifies serialized examples.
         (["images:predict", "predict", "serving_default"], ["images", "predict", "serving_default"]),
         (["images:predict", "images:serving_default"], ["images", "images:predict"]),
     ],
 )
-def test_the_images_have_a_signature_of_their_name(tmp_path, exported, named):
+def test_the_images_have_a_signature_under_their_name(tmp_path, exported, named):
     proto = saved_model_pb2.SavedModel()
     signatures = proto.meta_graphs.add().signature_def
     for name in exported:

@@ -20,7 +20,7 @@ def digests(seed: int, answers: Callable[..., list[Any]] = answers) -> dict[str,
 
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
-def test_each_training_of_a_process_comes_to_the_same_bits(codes):
+def test_each_training_of_a_process_gives_the_same_bits(codes):
     found = digests(1, codes.answers)
     assert sorted(found) == [
         f"{strategy} {by}" for strategy in ("mirrored", "one_device") for by in ("by_keras", "by_model_fn")
@@ -33,7 +33,7 @@ def test_each_training_of_a_process_comes_to_the_same_bits(codes):
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(360)
-def test_so_does_another_process_with_the_seed_and_none_with_another():
+def test_another_process_gives_the_same_bits_only_with_the_same_seed():
     one, again, other = (digests(seed) for seed in (1, 1, 2))
     assert one == again
     assert not {digest for each in one.values() for digest in each} & {
@@ -46,13 +46,13 @@ def test_so_does_another_process_with_the_seed_and_none_with_another():
 @pytest.mark.parametrize(
     "path", ["estimator", *(pytest.param(path, marks=pytest.mark.long) for path in ("keras", "keras_custom_loop"))]
 )
-def test_a_training_that_goes_on_draws_nothing_twice(train, tmp_path, path):
+def test_a_resumed_training_repeats_no_random_numbers(train, tmp_path, path):
     file = tmp_path / "drawn"
     section = {"model": "drawing:network", "params": {"file": str(file)}, "distribution": {"max_restarts": 0}}
     for steps in (3, 6):
         _, run = train(path, steps, save_checkpoints_steps=3, **section)
         assert run.get_float_custom_property("first_step") == steps - 3
-        # Each layer, in each step.
+        # Each layer draws in each step.
         drawn = file.read_text().split()
         assert len(drawn) == len(set(drawn)) == 3 * steps
 
@@ -64,23 +64,23 @@ def test_a_training_that_goes_on_draws_nothing_twice(train, tmp_path, path):
     ("path", "strategy", "steps"),
     [
         *((path, "multi_worker_mirrored:2", 6) for path in ("estimator", "keras", "keras_custom_loop")),
-        # Each ends the step that it is in.
+        # Each task finishes its current step.
         ("estimator", {"strategy": "parameter_server", "workers": 2, "ps": 1}, None),
     ],
     ids=["estimator", "keras", "keras_custom_loop", "parameter_server"],
 )
-def test_two_workers_draw_nothing_alike(train, tmp_path, path, strategy, steps):
+def test_two_workers_draw_different_random_numbers(train, tmp_path, path, strategy, steps):
     file = tmp_path / "drawn"
     distribution = {"train": strategy, "max_restarts": 0}
     train(path, 3 if steps else 200, model="drawing:network", params={"file": str(file)}, distribution=distribution)
-    # Each layer, in each step, in both.
+    # Each layer draws in each step in both workers.
     drawn = file.read_text().split()
     assert len(drawn) == len(set(drawn))
     assert len(drawn) == 3 * steps if steps else len(drawn) >= 3 * 200
 
 
 @pytest.mark.unit
-def test_at_step_0_layers_draw_as_ever_and_later_something_else_at_each_step():
+def test_at_step_0_layers_draw_unchanged_and_later_differently_at_each_step():
     import numpy as np
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The settings of a Trainer beyond TFX's parameters: their properties, and their part of the cache key."""
+"""The settings of a Trainer beyond TFX's parameters: their properties, and their part in the cache key."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def channels() -> dict[str, Any]:
 
 
 def marked(section: type[Section], path: str = "") -> set[str]:
-    """Dotted paths of the fields that say of themselves that they decide nothing."""
+    """Returns the dotted paths of the fields that are marked as operational."""
     found = set()
     for name, field in section.__fields__.items():
         if field.operational:
@@ -62,12 +62,12 @@ def marked(section: type[Section], path: str = "") -> set[str]:
     return found
 
 
-def test_what_is_operational_is_marked_at_its_field_and_editors_are_not_told():
+def test_operational_fields_are_marked_and_the_mark_is_not_in_the_schema():
     assert marked(Declaration) == {*OPERATIONAL, "tune.max_consecutive_failures", "tracking.mlflow"}
     assert "operational" not in json.dumps(json_schema(Declaration))
 
 
-def test_settings_travel_whole_in_two_properties():
+def test_settings_are_passed_whole_in_two_properties():
     declared = Declaration.parse_obj(
         {
             "name": "one",
@@ -92,7 +92,7 @@ def test_settings_travel_whole_in_two_properties():
     read = Settings.of(settings.to_properties())
     assert read.trainer == settings.trainer == declared.trainer
     assert dataclasses.replace(read, declaration=None) == dataclasses.replace(settings, declaration=None)
-    # A user's own entries are the user's, whatever they are called.
+    # A user's own entries are kept under any name.
     properties = settings.to_properties()
     assert '"params": {"max_restarts": 2, "network": 1}' in properties[SETTINGS_KEY]
     foreign = Settings(arguments={"distribution": {"train": WORKERS, "max_restarts": 1}}, stall_timeout=9.0)
@@ -102,7 +102,7 @@ def test_settings_travel_whole_in_two_properties():
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONAL))
-def test_an_operational_value_changes_the_blanked_property_alone(name):
+def test_an_operational_value_changes_only_the_blanked_property(name):
     values: dict[str, Any] = {
         "network": "host",
         "acknowledge": ["dropout"],
@@ -138,7 +138,7 @@ def test_an_operational_value_changes_the_blanked_property_alone(name):
         ({"evaluator": True}, True),
     ],
 )
-def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, keyed):
+def test_the_distribution_parameter_is_keyed_like_a_declarations(distribution, keyed):
     def key(section: dict[str, Any]) -> dict[str, Any]:
         trainer = Trainer(**channels(), trainer_fn="no_such.trainer_fn", distribution={"train": WORKERS, **section})
         assert trainer.driver_class.UNKEYED == (OPERATION_KEY,)
@@ -148,13 +148,13 @@ def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, ke
 
 
 @pytest.mark.parametrize("name", ["throttle_secs", "start_delay_secs"])
-def test_the_evaluators_pace_is_keyed_because_a_best_exporter_chooses_among_what_was_evaluated(name):
+def test_the_evaluators_pace_is_keyed_as_a_best_exporter_chooses_among_evaluations(name):
     sections: list[dict[str, Any]] = [{"evaluator": True}, {"evaluator": True, name: 9}]
     one, other = (Settings(arguments={"distribution": section}).to_properties()[SETTINGS_KEY] for section in sections)
     assert one != other
 
 
-def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
+def test_every_runtime_parameter_of_tfx_is_accepted():
     def parameter(name: str) -> RuntimeParameter:
         return RuntimeParameter(name=name, ptype=str)
 
@@ -194,7 +194,7 @@ def executor(name: str | None) -> Any:
         ("def (\n", None, ""),
     ],
 )
-def test_the_function_is_the_one_that_tfx_would_call(tmp_path: Path, text, named, path):
+def test_the_function_is_the_one_that_tfx_calls(tmp_path: Path, text, named, path):
     file = tmp_path / "module.py"
     file.write_text(text)
     trainer = Trainer(**channels(), module_file=str(file), custom_executor_spec=executor(named))
@@ -202,7 +202,7 @@ def test_the_function_is_the_one_that_tfx_would_call(tmp_path: Path, text, named
     assert Settings.of(trainer.exec_properties).path == path
 
 
-def test_a_trainer_fn_is_what_the_executor_is_given_and_stands_alone():
+def test_the_executor_gets_a_trainer_fn_and_no_other_function():
     trainer = Trainer(**channels(), trainer_fn="m.f")
     assert trainer.exec_properties["trainer_fn"] == "m.f"
     assert not trainer.exec_properties.get("run_fn")
@@ -216,7 +216,7 @@ def test_a_module_file_without_either_function_is_refused(tmp_path: Path):
         Trainer(**channels(), module_file=str(tmp_path / "module.py"))
 
 
-def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_path, monkeypatch):
+def test_a_dotted_function_that_is_missing_here_is_no_error_and_not_in_the_key(tmp_path, monkeypatch):
     warned: list[str] = []
     monkeypatch.setattr(absl_logging, "warning", lambda text, *args: warned.append(text % args))
     trainer = Trainer(**channels(), run_fn="only_in_the_container.run_fn")

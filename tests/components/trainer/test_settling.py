@@ -1,4 +1,4 @@
-"""What is put into a declaration once it is known: steps of epochs, weights of balanced classes, tuned values."""
+"""Values resolved late in a declaration: steps of epochs, weights of balanced classes, tuned values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def resolve(declaration):
-    """Resolves a declared trainer over so many examples; returns its section and the properties."""
+    """Resolves a declared trainer for a number of examples; returns its section and the properties."""
 
     def run(count, **trainer):
         examples = artifact("Examples", **({"num_examples_train": count} if count else {}))
@@ -45,14 +45,14 @@ def resolve(declaration):
         (5, 0.1, 64, 1),
     ],
 )
-def test_a_begun_step_counts(resolve, count, epochs, batch, steps):
+def test_a_partial_step_counts(resolve, count, epochs, batch, steps):
     section, properties = resolve(count, train_epochs=epochs, global_batch_size=batch)
     assert (section.train_steps, section.train_epochs) == (steps, None)
     assert json.loads(properties["train_args"]) == {"num_steps": steps, "splits": ["train"]}
     assert properties["other"] == "kept"
 
 
-def test_declared_steps_stay(resolve):
+def test_declared_steps_are_kept(resolve):
     section, properties = resolve(1000, train_steps=7)
     assert section.train_steps == 7
     assert json.loads(properties["train_args"])["num_steps"] == 0
@@ -67,7 +67,7 @@ def test_declared_steps_stay(resolve):
         (10**9, {"train_epochs": 10**6, "global_batch_size": 1}, "1,000,000,000,000,000 steps"),
     ],
 )
-def test_what_cannot_be_told_in_steps_is_refused(resolve, count, trainer, text):
+def test_epochs_that_cannot_be_converted_to_steps_are_refused(resolve, count, trainer, text):
     with pytest.raises(DeclarationError) as caught:
         resolve(count, **trainer)
     assert text in caught.value.what
@@ -92,7 +92,7 @@ def examples(tmp_path):
     return make
 
 
-def test_each_class_counts_as_much_and_all_examples_as_many():
+def test_each_class_has_the_same_weight_and_the_total_is_kept():
     counts = {0: 60, 2: 30, 3: 10}
     weights = balanced(counts, 4)
     assert weights == pytest.approx((100 / 180, 1.0, 100 / 90, 100 / 30))
@@ -103,7 +103,7 @@ def test_the_labels_of_all_files_are_counted(examples):
     assert count_labels([examples(0, 1, 1, 1, 2, 1, 1)]) == {0: 1, 1: 5, 2: 1}
 
 
-def test_the_word_becomes_weights_and_these_are_told(examples, declaration, caplog):
+def test_balanced_becomes_weights_which_are_logged(examples, declaration, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     settings = Settings(declaration=declaration(class_weights="balanced"), label_names=("cat", "dog", "owl"))
     assert settings.trainer.class_weights == "balanced"
@@ -123,7 +123,7 @@ def test_the_word_becomes_weights_and_these_are_told(examples, declaration, capl
         ([0, 1], "other", "no label"),
     ],
 )
-def test_what_cannot_be_balanced_is_refused(examples, declaration, labels, name, message):
+def test_labels_that_cannot_be_balanced_are_refused(examples, declaration, labels, name, message):
     settings = Settings(declaration=declaration(class_weights="balanced"), label_names=("cat", "dog"))
     with pytest.raises(DeclarationError, match=message):
         with_weights(settings, lambda: count_labels([examples(*labels, name=name)]))
@@ -133,9 +133,9 @@ def test_what_cannot_be_balanced_is_refused(examples, declaration, labels, name,
     "damage",
     [
         lambda written: written[:-3],
-        # A length that must not be read.
+        # A record length that must not be read.
         lambda written: (2**62).to_bytes(8, "little") + written[8:],
-        # The label, before the checksum at the end.
+        # The label, which precedes the checksum.
         lambda written: written[:-5] + bytes([written[-5] ^ 1]) + written[-4:],
     ],
     ids=["cut", "length", "label"],
@@ -161,7 +161,7 @@ def test_the_labels_are_counted_once_for_all_trials_of_a_tuning(examples, tmp_pa
 
 @pytest.fixture
 def tuned(tmp_path):
-    """Makes a HyperParameters artifact of such values."""
+    """Makes a HyperParameters artifact with these values."""
 
     def make(values):
         made = artifact("HyperParameters", tmp_path / "best")
@@ -172,7 +172,7 @@ def tuned(tmp_path):
     return make
 
 
-def test_they_take_the_place_of_the_declared_ones(settings, tuned):
+def test_they_replace_the_declared_ones(settings, tuned):
     declared = settings({"optimizer": {"learning_rate": 0.05}})
     values = {"trainer.optimizer.learning_rate": 0.2, "trainer.train_steps": 7, "units": 3, "tuner/epochs": 2}
     properties = {"train_args": json.dumps({"num_steps": 60, "splits": ["train"]})}
@@ -184,7 +184,7 @@ def test_they_take_the_place_of_the_declared_ones(settings, tuned):
     assert declared.trainer.optimizer.learning_rate == 0.05
 
 
-def test_an_item_a_key_and_a_whole_list_have_a_place_too(settings, tuned):
+def test_an_item_a_key_and_a_whole_list_can_be_replaced(settings, tuned):
     declared = settings({"augment": ["random_flip", {"random_crop": {"padding": 2}}]})
     values = {
         "trainer.augment.1.random_crop.padding": 3,
@@ -199,7 +199,7 @@ def test_an_item_a_key_and_a_whole_list_have_a_place_too(settings, tuned):
     ]
     assert found.trainer.class_weights[8] == 2.5
     assert found.trainer.optimizer.name == "adam"
-    # Short forms of a declaration are written out.
+    # Short forms of a declaration are expanded.
     assert found.declaration["trainer"]["keep_best"]["metric"] == "accuracy"
     again, _ = with_hyperparameters(found, {"train_args": "{}"}, tuned({"trainer.augment": []}))
     assert again.trainer.augment == ()
@@ -226,6 +226,6 @@ def test_without_a_tuner_or_a_declaration_nothing_changes(settings, tuned):
         ),
     ],
 )
-def test_values_that_have_no_place_or_do_not_go_together_are_refused(settings, tuned, values, message):
+def test_unknown_or_incompatible_values_are_refused(settings, tuned, values, message):
     with pytest.raises(DeclarationError, match=message):
         with_hyperparameters(settings(), {"train_args": "{}"}, tuned(values))

@@ -1,4 +1,4 @@
-"""Two jobs of one pipeline do not train in one folder, of a mounted disk or of a bucket."""
+"""Two jobs of one pipeline do not train in the same folder, on a mounted disk or in a bucket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bucket(monkeypatch) -> Iterator[Bucket]:
 
 @pytest.fixture
 def elsewhere(monkeypatch) -> None:
-    """Each claim is as of another machine, whose processes nobody sees."""
+    """Makes each claim look like another machine's, whose processes are invisible."""
     alone = {"host": "elsewhere", "pid": 1}
     monkeypatch.setattr(training_claim, "process", lambda: {**alone, "space": uuid.uuid4().hex})
 
@@ -82,7 +82,7 @@ def place(request, tmp_path) -> Place:
 
 
 def take(place: Place) -> float:
-    """Takes the folder, lives there and gives it back; returns for how long it waited."""
+    """Claims the folder, stays and releases it; returns how long it waited."""
     begun = time.monotonic()
     with claimed(place.folder, BEAT, PATIENCE) as check:
         waited, first = time.monotonic() - begun, place.read()
@@ -112,12 +112,12 @@ def test_a_living_job_is_not_disturbed(place):
     assert place.read()["owner"] == "other"
 
 
-def test_what_a_killed_process_left_is_taken_over_at_once_on_its_machine_and_else_after_a_while(place):
+def test_a_killed_process_loses_its_claim_at_once_on_its_machine_and_elsewhere_later(place):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     place.write(**{**process(), "pid": ended.pid})
     assert take(place) < PATIENCE
-    # The number of a process of another container tells nothing.
+    # The pid of a process in another container means nothing.
     place.write(host=socket.gethostname(), pid=ended.pid)
     assert take(place) >= PATIENCE
 
@@ -133,7 +133,7 @@ def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(place):
     assert place.read()["beat"] == 7
 
 
-def test_a_claim_that_cannot_be_read_is_not_taken_for_none(place, monkeypatch):
+def test_an_unreadable_claim_is_not_ignored(place, monkeypatch):
     monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.01, 0.01))
     place.damage()
     with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read or written"), claimed(place.folder):
@@ -141,7 +141,7 @@ def test_a_claim_that_cannot_be_read_is_not_taken_for_none(place, monkeypatch):
     assert not place.is_empty()
 
 
-def test_a_claim_that_is_being_written_is_read_once_it_is(tmp_path, monkeypatch):
+def test_an_incomplete_claim_is_read_once_it_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.1,) * 50)
     place = Place(tmp_path, None)
     place.damage()
@@ -150,14 +150,14 @@ def test_a_claim_that_is_being_written_is_read_once_it_is(tmp_path, monkeypatch)
     later.join()
 
 
-def test_of_those_that_come_to_a_folder_at_once_one_goes_on(tmp_path):
+def test_of_concurrent_jobs_in_a_folder_one_trains(tmp_path):
     place = Place(tmp_path, None)
 
     def come(train: Callable[[], None]) -> None:
         with claimed(place.folder, 2.0, PATIENCE):
             train()
 
-    # They wait for what a killed job left, and find at the same time that it may be taken over.
+    # They wait for a killed job's claim and find at the same time that it may be taken over.
     place.write()
     assert sorted("trains in" in each for each in at_once(come)) == [False, True, True, True]
 
@@ -174,7 +174,7 @@ def taken() -> _Claim:
 
 
 def meanwhile(bucket: Bucket, verb: str, then: Callable[[], Any]) -> None:
-    """Has the next request of a verb arrive at the store after something else has happened."""
+    """Delays the next request of a verb until another action has happened."""
     left = [then]
 
     def before(each: str) -> None:
@@ -185,7 +185,7 @@ def meanwhile(bucket: Bucket, verb: str, then: Callable[[], Any]) -> None:
 
 
 def lose(bucket: Bucket, verb: str) -> list[str]:
-    """Has the store's next answer to a verb be lost; returns what becomes empty then."""
+    """Loses the store's next response to a verb; returns a list that is empty afterwards."""
     left = [verb]
     bucket.after = lambda each: bool(each == verb and left and left.pop())
     return left
@@ -193,15 +193,15 @@ def lose(bucket: Bucket, verb: str) -> list[str]:
 
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.usefixtures("elsewhere")
-def test_of_eight_that_come_at_once_one_goes_on(bucket, left):
+def test_of_eight_concurrent_jobs_one_trains(bucket, left):
     if left:
-        # They wait for a killed job's, and find at the same time that it may be taken over.
+        # They wait for a killed job's claim and find at the same time that it may be taken over.
         taken()
     begun, first, written = time.monotonic(), iter(range(8)), threading.Barrier(8)
 
     def before(verb: str) -> None:
         if verb == "POST" and next(first, None) is not None:
-            # All have seen the same when the first write is done, and each looks before the next one is.
+            # All have read the same before the first write, and each reads again before the next one.
             time.sleep(0.1 * written.wait(30))
 
     bucket.before = before
@@ -227,7 +227,7 @@ def test_a_suspended_job_notices_a_take_over_whenever_its_heartbeat_arrives(buck
             other.release()
 
     now = slept.check()
-    # On its way to the store while the other one takes it, and perhaps ends.
+    # In transit while the other job takes the claim over and perhaps ends.
     meanwhile(bucket, "POST", take_over)
     slept._file.write(slept._mine, now)
     assert bucket.objects == {} if ended else stored_claim(bucket)["owner"] == other._mine["owner"]
@@ -263,7 +263,7 @@ def test_a_job_keeps_its_claim_after_a_lost_response(bucket):
     assert bucket.objects == {}
 
 
-def test_a_store_that_is_away_is_no_other_job(bucket, caplog):
+def test_an_unavailable_store_is_not_taken_for_another_job(bucket, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     with pytest.raises(PipelineError, match="cannot be read or written"), claimed("gs://no-such-bucket/training/abc"):
         raise AssertionError

@@ -36,7 +36,7 @@ def _locate(
     return locate(place, {"examples": [artifact("Examples", uri)]}, properties, settings or Settings(), training_root)
 
 
-def test_the_training_folder_is_that_of_inputs_and_properties():
+def test_the_training_folder_depends_on_inputs_and_properties():
     assert _locate() == _locate(run=2)
     # A retry with a longer deadline resumes.
     assert _locate(Settings(stall_timeout=1.0)) == _locate() != _locate(Settings(source="other"))
@@ -60,7 +60,7 @@ def _declared(steps: int, **trainer) -> Settings:
 
 
 def _of_steps(root: Path, steps: int, **trainer):
-    """The training folder of a declaration, and where its model run would be published."""
+    """Returns the training folder of a declaration, and its model run's address."""
     return _locate(_declared(steps, **trainer), str(root), train_args=f'{{"num_steps": {steps}}}')
 
 
@@ -74,21 +74,21 @@ def _train(folder: Path, step: int) -> None:
     write_files(folder, {f"model.ckpt-{step}.{part}": "" for part in ("index", "data-00000-of-00001")})
 
 
-def test_a_training_of_another_length_has_the_same_key_and_a_folder_of_its_own(tmp_path):
+def test_a_training_of_another_length_has_the_same_key_and_its_own_folder(tmp_path):
     one, other, seeded = _of_steps(tmp_path, 10), _of_steps(tmp_path, 20), _of_steps(tmp_path, 10, seed=1)
     assert one.key == other.key != seeded.key
     assert one.uri != other.uri
     assert (one.steps, other.steps) == (10, 20)
-    # Nor do epochs count that make as many steps.
+    # Epochs that amount to the same steps make no difference either.
     in_epochs = _of_steps(tmp_path, 10, train_steps=None, train_epochs=1.5)
     assert in_epochs == one
 
 
-def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):
+def test_a_stopped_training_made_longer_resumes_in_its_folder(tmp_path):
     stopped, earlier = _prepare(tmp_path, 1, 10)
     assert earlier is None
     _train(stopped, 4)
-    # Exported, and killed before it was published.
+    # Exported, but killed before publishing.
     (stopped / "exported").mkdir()
     # Neither of these is the same training.
     assert _prepare(tmp_path, 2, 20, seed=1)[1] is _prepare(tmp_path, 2, 20, global_batch_size=4)[1] is None
@@ -97,11 +97,11 @@ def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):
     assert not stopped.exists()
     assert (longer / "model.ckpt-4.index").exists()
     assert not (longer / "exported").exists()
-    # A retry is no training of another length.
+    # A retry does not change the length.
     (longer / "exported").mkdir()
     assert _prepare(tmp_path, 4, 20)[1] is None
     assert (longer / "exported").exists()
-    # The first one goes back, as long as it is not beyond its end.
+    # The first one resumes there again unless it is beyond its end.
     assert _prepare(tmp_path, 5, 10)[0] == stopped
     assert (stopped / "model.ckpt-4.index").exists()
 
@@ -112,7 +112,7 @@ def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_pa
         training_folder.wait(folder, 0.1)
     assert raised.value.retryable
     assert not Path(folder.uri).exists()
-    # What is being taken over says still what it was.
+    # A folder that is being taken over still names its former training.
     write_files(Path(folder.uri), {"training.json": json.dumps({"key": folder.key, "steps": 10})})
     with pytest.raises(TaskStalledError):
         training_folder.wait(folder, 0.1)
@@ -122,12 +122,12 @@ def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_pa
 
 def test_a_finished_training_made_longer_is_copied(tmp_path):
     folder, _ = _prepare(tmp_path, 1, 10)
-    # As TFX's examples have it.
+    # As in TFX's examples.
     _train(folder / "Format-Serving", 10)
     _train(folder / "tmp_worker_1", 99)
     run = tmp_path / "Trainer" / "model_run" / "1"
     training_folder.publish(_of_steps(tmp_path, 10), str(run))
-    # A run_fn begins anew.
+    # A run_fn starts from scratch.
     longer, earlier = _prepare(tmp_path, 2, 30, takes_over=False)
     assert earlier is None
     assert [path.name for path in longer.iterdir()] == ["training.json"]
@@ -139,8 +139,8 @@ def test_a_finished_training_made_longer_is_copied(tmp_path):
 
 @pytest.fixture
 def stored(bucket, tmp_path, monkeypatch):
-    """Makes folders of a bucket that hold a training of 10 steps, and nothing else."""
-    # TensorFlow does not know this store.
+    """Fills a bucket with a training of 10 steps and nothing else."""
+    # TensorFlow has no file system for this store.
     monkeypatch.setattr(checkpoints, "last_step", lambda uri: len(list((tmp_path / uri[8:]).glob("*.index"))) or None)
     files = {f"model.ckpt-{step}.{part}" for step in range(3) for part in ("index", "data-00000-of-00001")}
 
@@ -174,7 +174,7 @@ def test_a_take_over_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_
     for _ in until_it_lives(bucket, lambda: prepare(20), lambda: stored(source)):
         for folder in (source, place / "k-20"):
             assert _names(folder) == stored.files or not (folder / "training.json").exists()
-        # The next run is the same, or one that is as short as the first again.
+        # The next run is the same, or as short as the first.
         last = 20 if finished or operations % 2 else 10
         prepare(last)
         assert _names(place / f"k-{last}") == stored.files
@@ -192,7 +192,7 @@ def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_nex
 
     operations = 0
     for died in until_it_lives(bucket, lambda: training_folder.publish(folder, uri), lambda: stored(source)):
-        # Also by a run whose driver asked nobody.
+        # Also by a run whose driver did not query the metadata.
         assert not died or prepare(another) == stored.files
         operations += 1
     assert operations > 2 * (len(stored.files) - 1)
@@ -205,7 +205,7 @@ def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_nex
     assert not source.with_name("k-10.moved").exists()
 
 
-def test_a_folder_that_a_late_task_made_anew_is_no_rest_of_a_removal(tmp_path):
+def test_a_folder_recreated_by_a_late_task_is_no_remainder_of_a_removal(tmp_path):
     folder, _ = _prepare(tmp_path, 1, 10)
     _train(folder, 10)
     training_folder.publish(_of_steps(tmp_path, 10), str(tmp_path / "Trainer" / "model_run" / "1"))
@@ -214,12 +214,12 @@ def test_a_folder_that_a_late_task_made_anew_is_no_rest_of_a_removal(tmp_path):
     assert not list(folder.glob("model.ckpt-*"))
 
 
-def test_half_a_copy_of_a_finished_training_is_not_gone_on_from(tmp_path):
+def test_an_incomplete_copy_of_a_finished_training_is_not_resumed(tmp_path):
     folder, _ = _prepare(tmp_path, 1, 10)
     _train(folder, 10)
     run = tmp_path / "Trainer" / "model_run" / "1"
     training_folder.publish(_of_steps(tmp_path, 10), str(run))
-    # What a take-over that was killed has left, its notes first.
+    # The remains of a killed take-over, whose notes come first.
     half = Path(f"{_of_steps(tmp_path, 20).uri}.tmp")
     left = {"training.json": (run / "training.json").read_text(), "model.ckpt-10.index": ""}
     write_files(half, left)
@@ -231,7 +231,7 @@ def test_half_a_copy_of_a_finished_training_is_not_gone_on_from(tmp_path):
     assert (longer / "model.ckpt-10.data-00000-of-00001").exists()
 
 
-def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
+def test_a_checkpoint_beyond_the_end_is_kept_but_not_used(tmp_path):
     folder, _ = _prepare(tmp_path, 1, 30)
     _train(folder, 25)
     shorter, earlier = _prepare(tmp_path, 2, 20)
@@ -239,13 +239,13 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
     assert not training_folder.is_taken(earlier, 20)
     assert [path.name for path in shorter.iterdir()] == ["training.json"]
     assert (folder / "model.ckpt-25.index").exists()
-    # Of several the one that came furthest, but not too far.
+    # Of several, the furthest one that is not beyond the end.
     _train(shorter, 15)
     assert _prepare(tmp_path, 3, 24)[1].step == 15
     assert _prepare(tmp_path, 3, 25)[1].step == 25
 
 
-def test_no_task_of_a_cluster_begins_without_the_checkpoint_that_training_goes_on_from(tmp_path, monkeypatch):
+def test_no_task_of_a_cluster_starts_without_the_checkpoint_to_resume_from(tmp_path, monkeypatch):
     _train(tmp_path / "before", 10)
     folder, found = _of_steps(tmp_path, 20), []
     begins = {"checkpoint": str(tmp_path / "before" / "model.ckpt-10"), "resume": True}
@@ -264,7 +264,7 @@ def test_no_task_of_a_cluster_begins_without_the_checkpoint_that_training_goes_o
 
 
 @pytest.mark.parametrize("whole", [0, 1])
-def test_a_checkpoint_that_was_not_adopted_wholly_is_none(tmp_path, monkeypatch, whole):
+def test_an_incompletely_adopted_checkpoint_does_not_count(tmp_path, monkeypatch, whole):
     before, folder = tmp_path / "before" / "checkpoints", tmp_path / "training"
     before.mkdir(parents=True)
     folder.mkdir()

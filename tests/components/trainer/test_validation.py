@@ -1,4 +1,4 @@
-"""Checkpoints that are evaluated while one process trains: a curve, which changes nothing of the training."""
+"""Evaluations of checkpoints during a single-process training make a curve and do not change the training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.timeout(180)]
 
 
 def _evaluated(run) -> list[int]:
-    """The global steps of an evaluation's curve."""
+    """Returns the global steps of an evaluation's curve."""
     import tensorflow as tf
 
     found = set()
@@ -39,8 +39,8 @@ def test_a_process_that_trains_alone_evaluates_as_often_as_declared(train, path)
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
-def test_what_is_evaluated_meanwhile_changes_nothing_of_the_training(train, path):
-    # Layers that draw by chance, as TensorFlow keeps it for the whole process; in a folder of its own.
+def test_evaluations_during_training_do_not_change_it(train, path):
+    # Layers use TensorFlow's process-wide random state; trained in a separate folder.
     section = {"model": "dropping:network", "deterministic": True, "save_checkpoints_steps": 10}
     alone, watched = (
         train(path, 600, log_every_steps=20, distribution={"throttle_secs": seconds}, **section)[1]

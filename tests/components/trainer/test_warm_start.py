@@ -1,4 +1,4 @@
-"""Trainings that begin with the weights of another one, on every path, from everything that a training leaves."""
+"""Trainings that start from another one's weights, on every path and from every kind of output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-# The rate is 0 from the first step on: what comes out is what went in.
+# The rate is 0 from the first step on, so the weights stay as loaded.
 STILL = {"name": "momentum", "schedule": "piecewise", "boundaries": [1], "values": [0, 0]}
 MIRRORED = {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}
 PATHS = ("estimator", "keras", "keras_custom_loop")
@@ -32,7 +32,7 @@ LABELS = tuple("0123456789")
 
 
 class Warm:
-    """Trains once by each path, and begins other trainings with what came of it."""
+    """Trains once on each path, and starts other trainings from the results."""
 
     def __init__(self, training: Training, declaration) -> None:
         self.training = training
@@ -40,7 +40,7 @@ class Warm:
         self._first: dict[str, tuple[Path, str]] = {}
 
     def train(self, labels=LABELS, **trainer) -> tuple[Path, str]:
-        """Returns the model's folder and that of the run."""
+        """Returns the folders of the model and the run."""
         declared = {"model": "mnist_cnn", "train_steps": 2, **trainer}
         settings = Settings(
             declaration=self.declaration(**declared),
@@ -52,7 +52,7 @@ class Warm:
         return model, run.uri
 
     def first(self, path: str) -> tuple[Path, str]:
-        """The training that others begin with."""
+        """Returns the training that others start from."""
         if path not in self._first:
             self._first[path] = self.train(path=path)
         return self._first[path]
@@ -64,7 +64,7 @@ def warm(tmp_path_factory, digits, declaration) -> Warm:
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], *but: str) -> None:
-    """Asserts that the trained weights of two checkpoints are equal, but for some."""
+    """Asserts that the trained weights of two checkpoints are equal, except some."""
     one, other = _by_layer(one), _by_layer(other)
     assert len(one) > 1
     for name in one:
@@ -73,13 +73,13 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], *but: str) ->
 
 
 def _by_layer(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The trained ones, without the name that an Estimator's graph puts in front."""
+    """Returns the trained variables, without the prefix of an Estimator's graph."""
     short = {"/".join(name.split("/")[-2:]): value for name, value in weights.items()}
     return {name: value for name, value in short.items() if name.endswith(("/kernel", "/bias", "/gamma", "/beta"))}
 
 
 @pytest.mark.long
-def test_keras_begins_with_an_estimators_checkpoint_and_an_estimator_with_a_model_of_keras(warm, caplog):
+def test_keras_starts_from_an_estimators_checkpoint_and_an_estimator_from_a_keras_model(warm, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     _, run = warm.first("estimator")
     before = read_weights(run)
@@ -87,7 +87,7 @@ def test_keras_begins_with_an_estimators_checkpoint_and_an_estimator_with_a_mode
     same(before, read_weights(other))
     assert "training begins with 6 of 6 variables" in caplog.text
     assert "left out" not in caplog.text
-    # Another head, and a layer that begins anew.
+    # Another head, and a layer that starts fresh.
     caplog.clear()
     anew = {"model": str(model), "exclude": ["conv1/*"]}
     _, third = warm.train((*LABELS, "ten"), optimizer=STILL, warm_start=anew, seed=7, distribution=MIRRORED)
@@ -102,7 +102,7 @@ def test_keras_begins_with_an_estimators_checkpoint_and_an_estimator_with_a_mode
 @pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("strategy", ["one_device", "multi_worker_mirrored:2", "parameter_server:2"])
-def test_every_path_begins_with_what_every_other_left(warm, path, strategy, caplog):
+def test_every_path_starts_from_the_output_of_every_other(warm, path, strategy, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     for other in PATHS:
         model, run = warm.first(other)
@@ -112,7 +112,7 @@ def test_every_path_begins_with_what_every_other_left(warm, path, strategy, capl
             same(read_weights(run), read_weights(begun))
 
 
-def test_an_estimator_begins_with_them_under_central_storage(warm):
+def test_an_estimator_starts_from_them_under_central_storage(warm):
     _, run = warm.first("estimator")
     central = {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}
     _, begun = warm.train(optimizer=STILL, seed=9, warm_start={"checkpoint": run}, distribution=central)
@@ -121,7 +121,7 @@ def test_an_estimator_begins_with_them_under_central_storage(warm):
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
-def test_a_training_that_goes_on_begins_with_nothing(warm, path, caplog):
+def test_a_resumed_training_loads_no_weights(warm, path, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     _, run = warm.first("keras")
     start = {"path": path, "seed": 11, "warm_start": {"checkpoint": run}}
@@ -134,7 +134,7 @@ def test_a_training_that_goes_on_begins_with_nothing(warm, path, caplog):
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
-def test_the_base_model_of_a_pipeline_is_what_training_begins_with(warm, path):
+def test_training_starts_from_the_base_model_of_a_pipeline(warm, path):
     model, run = warm.first("keras")
     inputs = warm.training.inputs
     warm.training.inputs = {**inputs, "base_model": [artifact("Model", model)]}
@@ -165,25 +165,25 @@ def model_fn(features, labels, mode, params):
 
 
 @pytest.mark.long
-def test_a_model_fn_of_ones_own_begins_with_weights_and_without_slots(warm, importable):
+def test_a_users_model_fn_starts_from_weights_without_slots(warm, importable):
     (importable / "warm_model.py").write_text(MODEL_FN)
     own = {"model": "warm_model:model_fn"}
     _, run = warm.train(**own, params={"rate": 0.1})
     _, begun = warm.train(**own, params={"rate": 0.0}, seed=5, warm_start={"checkpoint": run})
     one, other = read_weights(run), read_weights(begun)
     same(one, other)
-    # Two steps on from 0, and not from 2.
+    # Two steps from 0, not from 2.
     np.testing.assert_allclose(other["beta1_power"], 0.9**3, rtol=1e-5)
 
 
-def test_weights_that_are_gone_are_told_with_their_place(tmp_path):
+def test_missing_weights_are_reported_with_their_path(tmp_path):
     settings = Settings(arguments={"warm_start": {"checkpoint": str(tmp_path / "model.ckpt-3")}})
     job = Job("{}", "{}", {}, str(tmp_path), settings)
     with pytest.raises(UserCodeError, match=r"no weights are in .*model\.ckpt-3"):
         warm_start_of(TaskContext(job, TaskSpec(CHIEF, 0, 1), ProgressWriter(str(tmp_path / "progress"))))
 
 
-def test_weights_that_fit_nothing_are_refused_with_the_names_of_both(tmp_path):
+def test_weights_that_match_no_variable_are_refused_with_the_names_of_both(tmp_path):
     model = tf.keras.Sequential([tf.keras.layers.Dense(2, name="there")])
     model.build((None, 3))
     prefix = tf.train.Checkpoint(model=model).save(str(tmp_path / "model.ckpt"))
@@ -196,7 +196,7 @@ def test_weights_that_fit_nothing_are_refused_with_the_names_of_both(tmp_path):
     assert matched.left == "there/bias, which is [5] here and [2] there"
 
 
-def test_the_averages_of_a_normalisation_come_too(tmp_path):
+def test_the_averages_of_a_normalisation_are_loaded_too(tmp_path):
     def network(value: float) -> tf.keras.Model:
         model = tf.keras.Sequential([tf.keras.layers.BatchNormalization(name="norm")])
         model.build((None, 3))
@@ -209,7 +209,7 @@ def test_the_averages_of_a_normalisation_come_too(tmp_path):
     assert begun.layers[0].moving_mean.numpy().tolist() == [5, 5, 5]
 
 
-def test_variables_of_one_name_are_left_out_and_told(tmp_path):
+def test_variables_of_the_same_name_are_left_out_and_reported(tmp_path):
     def towers(value: float) -> tf.keras.Model:
         def tower(name: str) -> tf.keras.Model:
             return tf.keras.Sequential([tf.keras.layers.Dense(2, name="hidden", use_bias=False)], name=name)
@@ -234,7 +234,7 @@ WORDS = ("red", "green", "blue", "black")
 def _classifier(kind: str, folder: Path, vocabulary: tuple[str, ...]):
     columns = tf.feature_column
     words = columns.categorical_column_with_vocabulary_list("word", vocabulary)
-    # Those of TF1 cut their variables into parts, of which there is one without parameter servers.
+    # TF1's feature columns partition their variables: into one part without parameter servers.
     kinds = {"tf1": tf.compat.v1.estimator.DNNLinearCombinedClassifier, "tf2": tf.estimator.DNNLinearCombinedClassifier}
     return kinds[kind](
         model_dir=str(folder),
@@ -252,7 +252,7 @@ def _words():
 
 
 @pytest.mark.parametrize("kind", ["tf1", "tf2"])
-def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_so(kind, tmp_path, caplog):
+def test_an_estimators_vocabulary_of_another_size_starts_fresh_and_is_logged(kind, tmp_path, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     before, after, file = tmp_path / "before", tmp_path / "after", str(tmp_path / "progress")
     context = TaskContext(Job("{}", "{}", {}, str(tmp_path)), TaskSpec(CHIEF, 0, 1), ProgressWriter(file))
@@ -280,7 +280,7 @@ def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_s
 
 
 def _first_values(values: dict[str, np.ndarray]):
-    """A hook that keeps the model's variables as training finds them; those of one part by the whole one's name."""
+    """A hook that records the model's initial variables; single parts under the whole variable's name."""
 
     class Keep(tf.compat.v1.train.SessionRunHook):
         def after_create_session(self, session, coord) -> None:
@@ -291,7 +291,7 @@ def _first_values(values: dict[str, np.ndarray]):
     return Keep()
 
 
-def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
+def test_a_partitioned_variable_starts_from_one_with_other_parts(tmp_path):
     v1 = tf.compat.v1
 
     def estimator(folder: str, parts: int, words: int) -> tf.estimator.Estimator:
@@ -326,7 +326,7 @@ def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
 
 @pytest.fixture
 def stored(tmp_path):
-    """A checkpoint of Keras, its variables and their shapes."""
+    """A Keras checkpoint, its variables and their shapes."""
     model = tf.keras.Sequential([tf.keras.layers.Dense(64, name="hidden"), tf.keras.layers.Dense(4, name="logits")])
     model.build((None, 32))
     prefix = tf.train.Checkpoint(model=model).save(str(tmp_path / "model.ckpt"))
@@ -335,7 +335,7 @@ def stored(tmp_path):
 
 @pytest.mark.parametrize("kind", ["Keras", "V1"])
 @pytest.mark.parametrize("damage", ["no data", "cut data", "no index"])
-def test_damaged_weights_are_told_with_their_path(stored, tmp_path, kind, damage):
+def test_damaged_weights_are_reported_with_their_path(stored, tmp_path, kind, damage):
     prefix, shapes = stored
     if kind == "V1":
         prefix = str(tmp_path / "graph.ckpt")
@@ -359,7 +359,7 @@ def test_damaged_weights_are_told_with_their_path(stored, tmp_path, kind, damage
 
 
 @pytest.mark.parametrize("scope", ["", "classifier/"])
-def test_a_pattern_takes_out_the_same_with_the_models_own_name_and_without(stored, scope):
+def test_a_pattern_excludes_the_same_variables_with_and_without_the_models_name(stored, scope):
     prefix, shapes = stored
     shapes = {f"{scope}{name}": shape for name, shape in shapes.items()}
 
@@ -368,9 +368,9 @@ def test_a_pattern_takes_out_the_same_with_the_models_own_name_and_without(store
 
     assert taken("logits/*") == taken(f"{scope}logits/*") == ["hidden/bias", "hidden/kernel"]
     assert taken("*/bias") == ["hidden/kernel", "logits/kernel"]
-    # Of the checkpoint, and not of this model: it would not be taken either way.
+    # Only in the checkpoint, not in this model: it is never loaded.
     assert len(taken("save_counter")) == 4
-    # On Keras it took out each bias, and in an Estimator none.
+    # Keras used to exclude each bias, and an Estimator none.
     for pattern in ("bias", "logit/*", "[x]", "", "Logits/*"):
         with pytest.raises(UserCodeError) as caught:
             taken(pattern)

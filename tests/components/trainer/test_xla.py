@@ -15,12 +15,12 @@ ONE = {}
 NAMED = {"strategy": "one_device", "devices": {"cpu": 1}}
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
-# Not of Adam, whose division makes much of a rounding.
+# Not Adam, whose division amplifies rounding.
 SGD = {"name": "momentum", "learning_rate": 0.01, "warmup_steps": 5}
 
 
 def _losses(run):
-    """Of the training, by step, and of the evaluation at the end."""
+    """Returns the training's losses by step, and the final evaluation's."""
     found = dict(read_losses(run.uri, ["loss"]))
     assert len(found) > 3
     return {**found, "evaluation": run.get_float_custom_property("eval_average_loss")}
@@ -28,7 +28,7 @@ def _losses(run):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("strategy", [ONE, NAMED, MIRRORED, WORKERS], ids=["one", "named", "mirrored", "workers"])
-def test_losses_are_those_of_the_step_that_is_not_compiled(train, path, strategy):
+def test_losses_equal_those_of_the_uncompiled_step(train, path, strategy):
     section = {"log_every_steps": 5, "optimizer": SGD, **({"distribution": {"train": strategy}} if strategy else {})}
     plain, compiled = (train(path, 30, xla=xla, **section)[1] for xla in (False, True))
     assert _losses(compiled) == pytest.approx(_losses(plain), abs=1e-5)

@@ -1,4 +1,4 @@
-"""What a preprocessing_fn may return; and a folder that TensorFlow has taken for a file is renamed after all."""
+"""The results that a preprocessing_fn may return; and the retries of renames that a bucket refuses at first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
         ({1: tf.constant(1)}, "the key 1"),
     ],
 )
-def test_what_is_no_dict_of_tensors_is_refused_with_the_functions_place(returned, text):
+def test_anything_but_a_dict_of_tensors_is_refused_with_the_functions_location(returned, text):
     def preprocessing_fn(inputs, custom_config):
         return returned
 
@@ -35,13 +35,13 @@ def test_what_is_no_dict_of_tensors_is_refused_with_the_functions_place(returned
     assert f'File "{__file__}", line {line}, in preprocessing_fn' in str(caught.value)
 
 
-def test_tensors_of_all_kinds_are_passed_on():
+def test_tensors_of_all_kinds_are_accepted():
     ragged, sparse = tf.ragged.constant([[1], []]), tf.sparse.from_dense([[1]])
     tensors = {"dense": tf.constant(1), "ragged": ragged, "sparse": sparse}
     assert checked(lambda inputs: inputs)(tensors) is tensors
 
 
-def test_the_component_looks_at_what_its_preprocessing_fn_returns(importable):
+def test_the_component_checks_the_result_of_its_preprocessing_fn(importable):
     (importable / "returns_nothing.py").write_text("def preprocessing_fn(inputs):\n    pass\n")
     executor = Transform.EXECUTOR_SPEC.executor_class()
     function = executor._GetPreprocessingFn({"preprocessing_fn": "returns_nothing.preprocessing_fn"}, {})
@@ -51,7 +51,7 @@ def test_the_component_looks_at_what_its_preprocessing_fn_returns(importable):
 
 @pytest.fixture
 def failing(monkeypatch):
-    """Makes the first renames fail as those of a bucket do; returns how many are still to."""
+    """Makes the first renames fail as a bucket's do; returns how many failures remain."""
     left = [0]
     rename = tf.io.gfile.rename
 
@@ -66,7 +66,7 @@ def failing(monkeypatch):
 
 
 @pytest.mark.parametrize(("times", "renamed"), [(0, True), (1, True), (3, True), (4, False)])
-def test_a_folder_that_is_there_is_renamed_again(tmp_path, failing, times, renamed):
+def test_the_rename_of_an_existing_folder_is_retried(tmp_path, failing, times, renamed):
     (tmp_path / "made" / "inner").mkdir(parents=True)
     (tmp_path / "made" / "inner" / "graph").write_text("graph")
     failing[0] = times
@@ -79,7 +79,7 @@ def test_a_folder_that_is_there_is_renamed_again(tmp_path, failing, times, renam
     assert (tmp_path / "published" / "inner" / "graph").exists() is renamed
 
 
-def test_what_is_not_there_is_told_at_once(tmp_path, failing):
+def test_a_missing_folder_is_reported_at_once(tmp_path, failing):
     failing[0] = 2
     before = tf.io.gfile.rename
     with retrying_renames(), pytest.raises(tf.errors.NotFoundError):

@@ -1,4 +1,4 @@
-"""The Tuner as TFX sees it: its key, its channels, and what it refuses."""
+"""The Tuner as a TFX component: its cache key, its channels and the arguments it refuses."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def module(tmp_path) -> str:
     return str(file)
 
 
-def test_a_section_travels_whole_and_what_decides_nothing_is_no_part_of_the_key():
+def test_a_section_is_passed_whole_and_irrelevant_options_are_not_in_the_key():
     section = read_tune({**TUNE, "max_consecutive_failures": 5, "parallel_trials": 4})
     properties = to_properties(section)
     assert of_properties(properties[TUNE_KEY], properties[TUNE_OPERATION_KEY]) == section
     assert to_properties(read_tune(TUNE))[TUNE_KEY] == properties[TUNE_KEY]
-    # There the results that are known decide what is tried next.
+    # There, known results decide the next trials.
     parallel = [to_properties(read_tune({**TUNE, "strategy": "bayesian", "parallel_trials": n})) for n in (1, 2)]
     assert parallel[0][TUNE_KEY] != parallel[1][TUNE_KEY]
     assert to_properties(read_tune({**TUNE, "seed": 2}))[TUNE_KEY] != properties[TUNE_KEY]
 
 
-def test_it_has_the_outputs_of_tfx_and_a_driver_that_blanks_what_is_no_key(module):
+def test_it_has_the_outputs_of_tfx_and_a_driver_that_blanks_irrelevant_options(module):
     made = tuner(module_file=module, threads={"intra_op": 1})
     assert set(made.outputs) == {"best_hyperparameters", "tuner_results"}
     assert made.driver_class.UNKEYED == (OPERATION_KEY, TUNE_OPERATION_KEY)
@@ -66,14 +66,14 @@ TWICE = Settings(arguments={"onednn": False})
         ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…): the settings hold", "values in one place"),
     ],
 )
-def test_what_is_wrong_is_refused_in_python_and_its_own_name(module, values, begin, message):
+def test_wrong_arguments_are_refused_by_their_python_names(module, values, begin, message):
     with pytest.raises(DeclarationError) as caught:
         tuner(module_file=module, **values)
     assert message in str(caught.value)
     assert str(caught.value).splitlines()[0].startswith(begin)
 
 
-def test_names_of_a_modules_own_may_have_values_of_several_kinds(module):
+def test_a_modules_own_hyperparameters_may_have_values_of_several_types(module):
     made = tuner(module_file=module, tune={"ranges": {"units": [8, "a", None]}})
     assert json.loads(made.exec_properties[TUNE_KEY])["ranges"]["units"]["values"] == [8, "a", None]
 
@@ -85,7 +85,7 @@ def test_a_run_fn_is_refused(tmp_path):
         tuner(module_file=str(file))
 
 
-def test_a_declaration_is_a_part_of_the_key_but_for_its_deadlines(settings):  # noqa: F811
+def test_a_declaration_is_part_of_the_key_except_its_deadlines(settings):  # noqa: F811
     from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
 
     name = f"{trainer_fn.__module__}.{trainer_fn.__name__}"

@@ -26,7 +26,7 @@ class Tuning(Training):
     def run(  # type: ignore[override]
         self, settings: Any, tune: dict[str, Any], steps: int = 60, **function: str
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Executes once; returns what is in `trials.json`, and the best values."""
+        """Executes once; returns the contents of `trials.json` and the best values."""
         from tfx_estimator.components.tuner.executor import Executor
 
         self.executions += 1
@@ -39,7 +39,7 @@ class Tuning(Training):
         return json.loads((results / "trials.json").read_text()), best
 
     def logs(self) -> list[str]:
-        """The tasks' logs of all trials."""
+        """Returns the tasks' logs of all trials."""
         return sorted(str(path) for path in self.root.glob("tuning/*/trials/*/training/logs/*.log"))
 
 
@@ -48,11 +48,11 @@ def tuning(tmp_path: Path, digits: dict[str, list[Any]]) -> Tuning:
     return Tuning(tmp_path / "Tuner", digits)
 
 
-def test_trials_are_trained_once_and_more_of_them_go_on_from_there(tuning, settings):
+def test_trials_are_trained_once_and_a_larger_search_continues_from_them(tuning, settings):
     import keras_tuner
 
     made = settings({"path": "keras"}, path="keras")
-    # One of the rates ends in a loss that is no number.
+    # One of the rates ends in a NaN loss.
     tune = {"max_trials": 1, "train_steps": 20, "ranges": {RATE: [0.05, 900.0]}}
     found, best = tuning.run(made, tune)
     [first] = found["trials"]
@@ -74,13 +74,13 @@ def test_trials_are_trained_once_and_more_of_them_go_on_from_there(tuning, setti
     assert [each["status"] for each in again["trials"]] == ["completed", "failed"]
     assert "the loss" in again["trials"][1]["reason"]
     assert again["best"] == 1
-    # The first was not trained again.
+    # The first trial was not trained again.
     assert set(logs) < set(tuning.logs())
     assert all("/0002/" in path for path in set(tuning.logs()) - set(logs))
 
 
 @pytest.mark.long
-def test_a_trainer_fn_of_a_pipeline_of_ones_own_finds_its_values_and_its_checkpoint(tuning, tmp_path):
+def test_a_trainer_fn_in_a_users_own_pipeline_gets_its_values_and_its_checkpoint(tuning, tmp_path):
     from tfx_estimator.components.trainer.settings import Settings
 
     file = tmp_path / "own.py"

@@ -1,4 +1,4 @@
-"""The search: which trials there are, in which order they are told of, and when it gives up."""
+"""The search: which trials it runs, in which order it reports their results, and when it gives up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judged(trial: Trial) -> Result:
 
 
 @pytest.mark.parametrize("strategy", ["random", "bayesian", "hyperband"])
-def test_what_is_tried_does_not_depend_on_which_trial_ends_first(strategy):
+def test_the_trials_do_not_depend_on_which_one_ends_first(strategy):
     def found(slow: int) -> list[Result]:
         def run(trial: Trial) -> Result:
             time.sleep(0.05 if trial.number % 2 == slow else 0.0)
@@ -45,7 +45,7 @@ def test_what_is_tried_does_not_depend_on_which_trial_ends_first(strategy):
     assert [each.number for each in first] == list(range(1, len(first) + 1))
 
 
-def test_as_many_trials_are_at_work_as_are_declared():
+def test_as_many_trials_run_at_once_as_are_declared():
     lock, at_work, most = threading.Lock(), 0, 0
 
     def run(trial: Trial) -> Result:
@@ -62,7 +62,7 @@ def test_as_many_trials_are_at_work_as_are_declared():
     assert most == 3
 
 
-def test_a_failed_trial_is_a_result_and_the_search_goes_on():
+def test_a_failed_trial_is_a_result_and_the_search_continues():
     def run(trial: Trial) -> Result:
         if trial.number in (2, 3, 5):
             return Result(trial.number, trial.values, FAILED, reason="the loss is no number\nmore")
@@ -81,7 +81,7 @@ def test_a_failed_trial_is_a_result_and_the_search_goes_on():
     assert [row.split()[0] for row in rows if row.endswith("best")] == [str(best.number)]
 
 
-def test_failures_one_after_another_end_it_with_the_first_reason():
+def test_consecutive_failures_end_it_with_the_first_reason():
     def run(trial: Trial) -> Result:
         if trial.number < 3:
             return judged(trial)
@@ -111,4 +111,4 @@ def test_an_error_that_is_no_result_ends_the_other_trials():
     with pytest.raises(UserCodeError, match="no such metric"):
         searching.search()
     proposals.close()
-    assert ended.is_set(), "the other trial was not told that the search has ended"
+    assert ended.is_set(), "the other trial was not notified of the end of the search"

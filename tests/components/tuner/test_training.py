@@ -1,4 +1,4 @@
-"""What a trial goes on from."""
+"""The checkpoints that a trial continues from."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.folders import contents, write_files
 pytestmark = pytest.mark.unit
 
 
-def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
+def test_a_trial_does_not_continue_from_an_incomplete_copy(tmp_path):
     from tfx.dsl.io import fileio
 
     from tfx_estimator.components.tuner.training import copy_training
 
     source, target = tmp_path / "0001" / "training", tmp_path / "0002" / "training"
     write_files(source, dict.fromkeys(("eval/events", "logs/chief-0.log", "model.ckpt-20.index"), "of one trial"))
-    # A file that cannot be read ends the copy in the middle.
+    # An unreadable file interrupts the copy.
     (source / "eval" / "z").symlink_to(tmp_path / "nowhere")
     target.parent.mkdir()
     with pytest.raises(fileio.NotFoundError):
@@ -31,7 +31,7 @@ def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
     (source / "eval" / "z").unlink()
     copy_training(str(source), str(target))
     assert sorted(contents(target)) == ["eval/events", "model.ckpt-20.index"]
-    # It has gone on since: nothing is copied over that.
+    # The trial has trained since: its checkpoints are not overwritten.
     (target / "model.ckpt-20.index").write_text("its own")
     (source / "checkpoint").write_text("20")
     copy_training(str(source), str(target))
@@ -56,13 +56,13 @@ def test_the_removal_of_a_trial_of_other_values_dies_at_any_operation(bucket, tm
 
     operations = 0
     for _ in until_it_lives(bucket, lambda: _remove("store://trials/0002"), begin):
-        # The notes outlive what they tell of: the next run removes the rest.
+        # The notes outlive the folders they describe: the next run removes the rest.
         assert (place / BEGUN).exists() or not any((place / name).exists() for name in ("training", "training.copied"))
         operations += 1
     assert operations == 7
 
 
-def test_values_of_any_kind_are_beside_the_curves(tmp_path):
+def test_values_of_any_type_are_shown_with_the_curves(tmp_path):
     import tensorflow as tf
     from tensorboard.plugins.hparams import plugin_data_pb2
 
@@ -85,7 +85,7 @@ def test_values_of_any_kind_are_beside_the_curves(tmp_path):
     }
 
 
-def test_what_is_tidied_in_a_store_may_go_with_its_last_file(bucket, tmp_path, monkeypatch):
+def test_a_store_folder_may_vanish_with_its_last_file(bucket, tmp_path, monkeypatch):
     from tfx_estimator.components.tuner.training import _tidy
 
     remove = bucket.remove

@@ -1,4 +1,4 @@
-"""Trials: what keras-tuner's oracles propose, the same again whenever they are told the same; and what is stored."""
+"""Trials: keras-tuner's oracles propose the same trials for the same results; and the stored results."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def drive(tune: TuneSection, steps: int = 900, fails: tuple[int, ...] = (), scor
         failed = trial.number in fails
         result = Result(trial.number, trial.values, FAILED if failed else COMPLETED, None if failed else score(trial))
         proposals.record(result)
-    # However often it is asked again.
+    # Also when asked again.
     assert proposals.next() is None
     assert proposals.ended
     proposals.close()
     return found
 
 
-def test_each_range_becomes_what_keras_tuner_has_of_its_kind():
+def test_each_range_becomes_keras_tuners_type_for_it():
     space = {each.name: each for each in make_space(section()).space}
     assert type(space[RATE]).__name__ == "Float"
     assert space[RATE].sampling == "log"
@@ -65,7 +65,7 @@ def test_each_range_becomes_what_keras_tuner_has_of_its_kind():
     assert [type(each).__name__ for each in make_space(one).space] == ["Fixed", "Choice"]
 
 
-def test_what_keras_tuner_has_no_choice_of_is_drawn_as_it_was_declared():
+def test_choices_that_keras_tuner_does_not_support_are_drawn_as_declared():
     ranges = {
         "trainer.optimizer.clip_norm": [None, 1.0],
         "trainer.params.width": [8, "wide"],
@@ -80,10 +80,10 @@ def test_what_keras_tuner_has_no_choice_of_is_drawn_as_it_was_declared():
         for name, values in ranges.items():
             drawn = [trial.values[name] for trial in found]
             assert all(value in values for value in drawn)
-            # At random each of the combinations once.
+            # Random search draws each combination once.
             assert strategy != "random" or all(drawn.count(value) == 12 / len(values) for value in values)
         assert len(found) == (12 if strategy == "random" else count)
-        # As the Trainer, and code that reads `fn_args.hyperparameters`, get them.
+        # In the form that the Trainer and readers of `fn_args.hyperparameters` get.
         assert all(json.loads(json.dumps(trial.config))["values"] == trial.values for trial in found)
         space = keras_tuner.HyperParameters.from_config(found[0].config)
         assert space.get("trainer.augment") == found[0].values["trainer.augment"]
@@ -125,7 +125,7 @@ def test_the_same_seed_proposes_the_same_within_the_ranges(strategy):
     assert other[0].values != once[0].values
 
 
-def test_more_trials_begin_with_the_same_ones():
+def test_a_larger_search_begins_with_the_same_trials():
     assert [each.values for each in drive(section())] == [each.values for each in drive(section(max_trials=9))[:6]]
 
 
@@ -137,14 +137,14 @@ def test_there_are_no_more_trials_than_combinations():
 def test_bayesian_trials_follow_the_results():
     tune = TuneSection.parse_obj({"ranges": {RATE: RANGES[RATE]}, "strategy": "bayesian", "max_trials": 6})
     found = [trial.values[RATE] for trial in drive(tune, score=lambda trial: trial.values[RATE])]
-    # After 3 at random they go where the objective is high.
+    # After 3 random trials they follow the objective.
     assert max(found[3:]) > 0.9 * 0.1 > max(found[:3])
 
 
-def test_the_best_of_hyperband_go_on_from_their_checkpoints():
+def test_the_best_trials_of_hyperband_continue_from_their_checkpoints():
     found = drive(section(strategy="hyperband", max_trials=None))
     steps = [trial.steps for trial in found]
-    # Nine of 100 steps, of which three go on to 300, and one to 900.
+    # Nine trials of 100 steps; three continue to 300 and one to 900.
     assert steps[:13] == [100] * 9 + [300] * 3 + [900]
     by_number = {trial.number: trial for trial in found}
     best = sorted(found[:9], key=score, reverse=True)[:3]
@@ -157,7 +157,7 @@ def test_the_best_of_hyperband_go_on_from_their_checkpoints():
     assert len(found) == 23
 
 
-def test_a_failed_trial_is_not_gone_on_with():
+def test_a_failed_trial_is_not_continued():
     found = drive(section(strategy="hyperband", max_trials=None), fails=(1, 2))
     assert not {1, 2} & {trial.parent for trial in found}
 
@@ -170,7 +170,7 @@ def test_a_result_comes_back_as_it_was_saved(tmp_path):
     forget(str(tmp_path))
     forget(str(tmp_path))
     assert Result.load(str(tmp_path)) is None
-    # JSON has no such number; what comes back can be stored again.
+    # JSON has no NaN; the loaded result can be stored again.
     Result(1, {}, COMPLETED, 0.9, {"loss": math.nan}).save(str(tmp_path))
     again = Result.load(str(tmp_path))
     assert again is not None
@@ -178,7 +178,7 @@ def test_a_result_comes_back_as_it_was_saved(tmp_path):
     assert again.to_dict()["metrics"] == {"loss": None}
 
 
-def test_a_result_is_of_the_same_values_up_to_the_last_bits():
+def test_values_that_differ_in_the_last_bits_have_the_same_result():
     result = Result(1, {"a": 0.1, "b": "x"}, COMPLETED, 0.9)
     assert result.is_of(Trial(1, {"a": 0.1 + 1e-12, "b": "x"}))
     assert not result.is_of(Trial(1, {"a": 0.2, "b": "x"}))

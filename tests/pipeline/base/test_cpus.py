@@ -1,4 +1,4 @@
-"""How many CPUs a process may use, by files as cgroups of version 1 and 2 have them."""
+"""The number of CPUs a process may use, read from files of cgroups v1 and v2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def v1(folder: str, quota: str) -> dict[str, str]:
 
 @pytest.fixture
 def cgroups(tmp_path, monkeypatch):
-    """Writes what there is of cgroups; eight CPUs are this process's."""
+    """Writes the files of cgroups; this process has eight CPUs."""
     monkeypatch.setattr(cpus, "_CGROUPS", str(tmp_path / "cgroup"))
     monkeypatch.setattr(cpus, "_OWN", str(tmp_path / "own"))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
@@ -42,19 +42,19 @@ def cgroups(tmp_path, monkeypatch):
     ("own", "files", "quota", "available"),
     [
         ("0::/\n", {"cpu.max": "max 100000"}, None, 8),
-        # A part of a CPU is worth a thread.
+        # A fraction of a CPU counts as a thread.
         ("0::/\n", {"cpu.max": "250000 100000"}, 2.5, 3),
         ("0::/\n", {"cpu.max": "10000 100000"}, 0.1, 1),
         ("0::/\n", {"cpu.max": "1600000 100000"}, 16.0, 8),
-        # The smallest of those around it, by its path outside or, in a container, at the root.
+        # The smallest quota of its ancestors, by its path outside or, in a container, at the root.
         ("0::/pod/task\n", {"pod/cpu.max": "300000 100000", "pod/task/cpu.max": "100000 50000"}, 2.0, 2),
         ("0::/../outside\n", {"cpu.max": "400000 100000"}, 4.0, 4),
-        # The root of a machine has none.
+        # A machine's root has no quota.
         ("0::/\n", {}, None, 8),
         (V1.format("/"), v1("cpu,cpuacct", "-1"), None, 8),
         (V1.format("/docker/1"), v1("cpu,cpuacct", "150000"), 1.5, 2),
         (V1.format("/docker/1"), v1("cpu/docker/1", "300000"), 3.0, 3),
-        # Of both, with the controller in the old one.
+        # Both versions, with the controller in v1.
         ("1:cpu:/\n0::/\n", {**v1("cpu", "300000"), "cpu.max": "500000 100000"}, 3.0, 3),
     ],
 )
@@ -67,10 +67,10 @@ def test_the_quota_of_a_container(cgroups, own, files, quota, available):
     ("exported", "share", "threads"),
     [
         ({}, None, ("3", "3")),
-        # Beside others of its container.
+        # Next to other tasks of its container.
         ({"TF_NUM_INTRAOP_THREADS": "1"}, 1, ("1", "3")),
         ({}, 2, ("2", "2")),
-        # What is declared, or exported.
+        # Declared or exported values.
         ({"TF_NUM_INTRAOP_THREADS": "6"}, None, ("6", "3")),
         ({"TF_NUM_INTRAOP_THREADS": "6", "TF_NUM_INTEROP_THREADS": "5"}, None, ("6", "5")),
     ],
@@ -80,8 +80,8 @@ def test_a_task_has_no_more_threads_than_its_container_may_use(monkeypatch, caps
     cgroups("0::/\n", {"cpu.max": "250000 100000"})
     keep_to_quota(share)
     assert tuple(os.environ[name] for name in NAMES) == threads
-    said = "runtime: intra-op threads: {}, inter-op threads: {}; this container may use 2.5 of 8 CPUs\n"
-    assert capsys.readouterr().out == said.format(*threads)
+    line = "runtime: intra-op threads: {}, inter-op threads: {}; this container may use 2.5 of 8 CPUs\n"
+    assert capsys.readouterr().out == line.format(*threads)
 
 
 @pytest.mark.parametrize(("servers", "ops"), [(1, "6"), (0, "3")])
@@ -94,7 +94,7 @@ def test_tasks_with_parameter_servers_run_one_op_more_than_there_are_workers(mon
 
 
 @pytest.mark.parametrize(("share", "exported", "threads"), [(4, "2", "2"), (4, None, "4"), (1, "2", "1")])
-def test_what_is_exported_goes_before_a_share_of_the_quota(monkeypatch, share, exported, threads):
+def test_exported_values_override_a_share_of_the_quota(monkeypatch, share, exported, threads):
     if exported:
         monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", exported)
     else:
@@ -102,7 +102,7 @@ def test_what_is_exported_goes_before_a_share_of_the_quota(monkeypatch, share, e
     assert _inherited(TaskSpec("worker", 0, 1, threads=share))["TF_NUM_INTRAOP_THREADS"] == threads
 
 
-def test_a_task_of_a_machine_without_a_quota_is_told_nothing(monkeypatch, capsys, cgroups):
+def test_without_a_quota_nothing_is_set_or_printed(monkeypatch, capsys, cgroups):
     monkeypatch.setattr(os, "environ", {})
     cgroups("0::/\n", {"cpu.max": "max 100000"})
     keep_to_quota(None)

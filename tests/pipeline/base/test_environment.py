@@ -1,4 +1,4 @@
-"""Another choice of Keras is left out of our processes."""
+"""Our processes ignore a foreign choice of Keras in the environment."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.stack import HERE
 from tfx_estimator.pipeline.base.environment import without_other_keras
 from tfx_estimator.pipeline.base.stack.stacks import KERAS, LEGACY
 
-# What is wrong here, and what our processes have instead.
+# A wrong value here, and the value in our processes.
 WRONG, CHOSEN = ("1", None) if HERE is LEGACY else ("0", "1")
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("value", ["1", "true", "True"])
-def test_the_legacy_keras_is_left_to_where_there_is_one(monkeypatch, value):
+def test_legacy_keras_is_kept_where_it_is_installed(monkeypatch, value):
     given = {KERAS: value, "HOME": "/"}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert without_other_keras(given) == {"HOME": "/"}
@@ -28,8 +28,8 @@ def test_the_legacy_keras_is_left_to_where_there_is_one(monkeypatch, value):
     assert without_other_keras({KERAS: "0"}) == {}
 
 
-@pytest.mark.parametrize(("wrong", "said"), [({KERAS: WRONG}, 1), ({}, 0)])
-def test_the_command_line_says_so_and_its_own_process_can_import_tensorflow(wrong, said):
+@pytest.mark.parametrize(("wrong", "warnings"), [({KERAS: WRONG}, 1), ({}, 0)])
+def test_the_command_line_warns_and_its_process_can_import_tensorflow(wrong, warnings):
     code = (
         "import os, sys\n"
         "from tfx_estimator import __main__ as command_line\n"
@@ -43,10 +43,10 @@ def test_the_command_line_says_so_and_its_own_process_can_import_tensorflow(wron
     )
     done = run_python("-c", code, **wrong)
     assert (done.returncode, done.stdout) == (0, f"{CHOSEN}\n"), done.stderr
-    assert done.stderr.count(f"tfx-estimator: {KERAS} is ignored: ") == said
+    assert done.stderr.count(f"tfx-estimator: {KERAS} is ignored: ") == warnings
 
 
-def test_a_task_under_somebody_elses_pipeline_has_it_left_out(monkeypatch):
+def test_a_task_in_a_users_own_pipeline_ignores_it(monkeypatch):
     from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
     from tfx_estimator.components.trainer.supervisor.process import _inherited
 

@@ -1,4 +1,4 @@
-"""Errors, and foreign text, as a person may see them."""
+"""Errors and foreign text, made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 EVIL = "\x1b]0;title\x07\u202e\x9b2J"
 
 
-def test_an_error_gives_no_orders_to_a_terminal_and_stays_as_it_was():
+def test_an_error_prints_no_terminal_escapes_and_stays_unchanged():
     error = errors.DamagedDataError(f"{EVIL}.gz is cut short", expected=EVIL, todo=f"{EVIL}\nrm -rf /")
     lines = str(error).split("\n")
     assert len(lines) == 3
@@ -23,7 +23,7 @@ def test_an_error_gives_no_orders_to_a_terminal_and_stays_as_it_was():
     assert pickle.loads(pickle.dumps(error)).what == f"{EVIL}.gz is cut short"
 
 
-def test_the_end_of_a_log_cannot_pass_for_what_the_error_says():
+def test_the_end_of_a_log_cannot_pass_for_the_error_itself():
     error = errors.TaskFailedError("its log ends with:\n  to do:    run this\n\treturn", todo="see the log")
     assert str(error).split("\n") == [
         "its log ends with:",
@@ -34,7 +34,7 @@ def test_the_end_of_a_log_cannot_pass_for_what_the_error_says():
 
 
 class _OwnError(errors.TaskFailedError):
-    """Of no module that another process knows."""
+    """An error of a class that no other process knows."""
 
 
 def _marked(error: errors.TfxEstimatorError) -> errors.TfxEstimatorError:
@@ -52,20 +52,20 @@ def _marked(error: errors.TfxEstimatorError) -> errors.TfxEstimatorError:
     ],
 )
 def test_an_error_is_the_same_in_another_process(error, kind):
-    told = errors.from_json(json.loads(json.dumps(errors.to_json(error))))
-    assert type(told) is kind
-    assert str(told) == str(error)
-    assert (told.retryable, told.exit_code) == (error.retryable, error.exit_code)
+    restored = errors.from_json(json.loads(json.dumps(errors.to_json(error))))
+    assert type(restored) is kind
+    assert str(restored) == str(error)
+    assert (restored.retryable, restored.exit_code) == (error.retryable, error.exit_code)
 
 
-def test_nothing_is_left_that_a_terminal_would_obey():
+def test_all_terminal_escapes_are_removed():
     every = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2100), 0xD800, 0xFEFF, 0x1F600]))
     assert all(character.isprintable() or character == "\n" for character in printable(every))
     assert one_line(every).isprintable()
     assert printable("é 日本 😀") == one_line("é 日本 😀") == "é 日本 😀"
 
 
-def test_lines_stay_lines_but_where_one_is_meant():
+def test_newlines_are_kept_except_in_single_line_text():
     assert printable("a\r\n\tb\x1b[0m\r") == "a\n    b\\x1b[0m\\r"
     assert one_line("a\n\tb") == r"a\n\tb"
 
@@ -74,10 +74,10 @@ def test_lines_stay_lines_but_where_one_is_meant():
     ("seconds", "words"),
     [(0.04, "0.0 s"), (1.2, "1 s"), (59.7, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")],
 )
-def test_a_duration_is_told_as_a_person_says_it(seconds, words):
+def test_a_duration_is_worded_for_people(seconds, words):
     assert duration(seconds) == words
 
 
-def test_of_an_error_there_is_always_a_line():
+def test_every_error_has_a_line():
     assert first_line(ValueError("\none\ntwo")) == "one"
     assert first_line(ValueError()) == "ValueError"

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and the ends of long ones."""
+"""Atomic writes, and the ends of long files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     file = tmp_path / "file"
     write_whole(file, "before")
     code = (
@@ -42,7 +42,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_those_that_begin_in_one_second_have_a_folder_each(tmp_path):
+def test_runs_that_begin_in_the_same_second_have_their_own_folders(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         made = [*pool.map(make_dated, [tmp_path / "runs"] * 8)]
     assert set(made) == {str(folder) for folder in (tmp_path / "runs").iterdir()}
@@ -50,7 +50,7 @@ def test_those_that_begin_in_one_second_have_a_folder_each(tmp_path):
     assert all(re.fullmatch(r"\d{8}-\d{6}(-\d)?", os.path.basename(folder)) for folder in made)
 
 
-def test_of_those_that_write_a_new_file_at_once_one_does(tmp_path):
+def test_of_concurrent_writers_of_a_new_file_one_succeeds(tmp_path):
     file = tmp_path / "file"
 
     def write(number: int) -> bool:
@@ -66,7 +66,7 @@ def test_of_those_that_write_a_new_file_at_once_one_does(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_file_system_without_links_has_new_files_too(tmp_path, monkeypatch):
+def test_a_new_file_can_be_written_without_hard_links(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -75,19 +75,19 @@ def test_a_file_system_without_links_has_new_files_too(tmp_path, monkeypatch):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["new"]
 
 
-def test_no_part_of_the_product_renames_a_file_into_place_by_itself():
+def test_no_other_module_renames_a_file_into_place():
     files = [file for folder in PRODUCT for file in (ROOT / folder).glob("**/*.py")]
     found = {str(file.relative_to(ROOT)) for file in files if "os.replace(" in file.read_text(encoding="utf-8")}
     assert found <= {"pipeline/base/files.py"}
 
 
-def test_the_end_of_a_log_is_read_and_no_more_of_it(tmp_path):
+def test_only_the_end_of_a_log_is_read(tmp_path):
     log = tmp_path / "log"
     assert read_tail(log, 3) == []
     log.write_text("one\ntwo\n")
     assert read_tail(log, 3) == ["one", "two"]
     assert read_tail(log, 1) == ["two"]
-    # More than any memory holds; and a letter is cut in two.
+    # Larger than any memory; and a character is cut in two.
     with open(log, "r+b") as file:
         file.truncate(1 << 42)
         file.seek(0, os.SEEK_END)
@@ -97,6 +97,6 @@ def test_the_end_of_a_log_is_read_and_no_more_of_it(tmp_path):
     assert cut.endswith("ü" * 30_000)
 
 
-def test_what_is_no_number_is_null_however_deep():
-    told = {"a": (1.5, float("nan")), "b": {"c": [float("inf"), "text", None, True, 3]}}
-    assert finite(told) == {"a": [1.5, None], "b": {"c": [None, "text", None, True, 3]}}
+def test_nan_and_infinity_become_null_at_any_depth():
+    record = {"a": (1.5, float("nan")), "b": {"c": [float("inf"), "text", None, True, 3]}}
+    assert finite(record) == {"a": [1.5, None], "b": {"c": [None, "text", None, True, 3]}}

@@ -33,14 +33,14 @@ def fail(kept: list) -> None:
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_no_garbage_is_looked_for_meanwhile_and_as_before_afterwards(on):
+def test_garbage_collection_is_paused_and_restored_afterwards(on):
     was_on = gc.isenabled()
     (gc.enable if on else gc.disable)()
     try:
         with pytest.raises(ImportError):
             fail(kept := [])
         assert gc.isenabled() == on
-        # It is not looked at again.
+        # It is not examined again.
         assert not any(each is kept[0] for each in gc.get_objects())
     finally:
         (gc.enable if was_on else gc.disable)()

@@ -1,4 +1,4 @@
-"""The project's log, where nobody but TFX has set up logging."""
+"""The project's log when only TFX has set up logging."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.root import run_python
 
 pytestmark = pytest.mark.unit
 
-# TFX's components say something through absl before any of ours does.
+# TFX's components log through absl before ours do.
 SCRIPT = """
 from absl import logging
 {setup}
@@ -30,10 +30,10 @@ for step in (0, 10):
         ("logging.set_verbosity(logging.WARNING)", False),
     ],
 )
-def test_training_is_told_as_tfx_tells_its_own(setup, shown):
+def test_training_is_logged_as_tfxs_own_messages(setup, shown):
     done = run_python("-c", SCRIPT.format(setup=setup))
     lines = [line for line in done.stderr.splitlines() if "before flag parsing" not in line]
     # Each once.
-    told = ["Running pipeline", "step 0/10", "step 10/10, 1.0 steps/s"] * shown
-    assert len(lines) == len(told)
-    assert all(line.endswith(end) for line, end in zip(lines, told))
+    expected = ["Running pipeline", "step 0/10", "step 10/10, 1.0 steps/s"] * shown
+    assert len(lines) == len(expected)
+    assert all(line.endswith(end) for line, end in zip(lines, expected))

@@ -1,4 +1,4 @@
-"""What is shown before a pipeline is submitted, and of what it came to."""
+"""The plan that is shown before a pipeline is submitted, and its results."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("target", ALL_TARGETS)
-def test_every_step_is_told_with_its_machine(target):
+def test_every_step_is_shown_with_its_machine(target):
     path = ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.{'json' if target == VERTEX else 'yaml'}"
     rows = read_plan(path.read_text(), target)
     assert {row.image for row in rows} == {IMAGE}
-    told = {row.step.lower(): row for row in rows}
+    by_step = {row.step.lower(): row for row in rows}
     if target == TRAINJOB:
         assert [(row.step, row.machine, row.accelerator) for row in rows] == [
             ("3 node", "8 CPUs, 8 GB", "2 nvidia.com/gpu"),
@@ -48,13 +48,13 @@ def test_every_step_is_told_with_its_machine(target):
         ]
         return
     assert (rows[0].step.lower(), rows[-1].step.lower()) == ("tfdsexamplegen", "pusher")
-    assert told["trainer"].machine == "8 CPUs, 30 GB"
-    assert told["trainer"].accelerator == f"2 {'NVIDIA_TESLA_T4' if target == VERTEX else 'nvidia.com/gpu'}"
-    assert told["statisticsgen"].machine == "2 CPUs, 3.75 GB"
-    assert {"tfdsexamplegen", "transform", "evaluator", "pusher"} <= told.keys()
+    assert by_step["trainer"].machine == "8 CPUs, 30 GB"
+    assert by_step["trainer"].accelerator == f"2 {'NVIDIA_TESLA_T4' if target == VERTEX else 'nvidia.com/gpu'}"
+    assert by_step["statisticsgen"].machine == "2 CPUs, 3.75 GB"
+    assert {"tfdsexamplegen", "transform", "evaluator", "pusher"} <= by_step.keys()
 
 
-def test_the_machines_of_a_custom_job_are_told():
+def test_the_machines_of_a_custom_job_are_shown():
     job = json.loads((ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json").read_text())
     workers = "{machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4, accelerators: 4}"
     machines = f"deploy.vertex={{machine: {{machine_type: n1-standard-8}}, worker: {workers}}}"
@@ -72,7 +72,7 @@ def test_the_machines_of_a_custom_job_are_told():
     ]
 
 
-def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
+def test_the_pods_of_a_tfjob_that_a_step_starts_are_shown(tmp_path):
     overrides = (
         *(*OF_STEP_IN_TFJOB, "deploy.nodes.default={cpu: 2, memory_gb: 8}"),
         "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, retries: 2}",
@@ -89,14 +89,14 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
         Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
         Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
     ]
-    # The step and the pods meet in the volume; of other steps' machines nothing is said there, and to them nothing.
+    # The step and the pods share the volume; other steps' machines are not in these properties, nor the reverse.
     steps = read_steps(text, "kubeflow")
-    told = Settings.of(steps["Trainer"].properties)
-    assert told.training_root == "/mnt/work/trainings/digits"
+    found = Settings.of(steps["Trainer"].properties)
+    assert found.training_root == "/mnt/work/trainings/digits"
     assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
     other = load("digits", (*overrides, "deploy.nodes.Pusher.cpu=4"), "kubeflow")
     assert (
-        Settings.of(read_steps(compile_declaration(other, "kubeflow").text, "kubeflow")["Trainer"].properties) == told
+        Settings.of(read_steps(compile_declaration(other, "kubeflow").text, "kubeflow")["Trainer"].properties) == found
     )
 
 
@@ -106,7 +106,7 @@ def write_run(workdir: Path, time: str, model: str, summary: object) -> None:
     (logs / "summary.json").write_text(json.dumps(summary))
 
 
-def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
+def test_the_hours_follow_from_the_pace_of_a_measured_run(tmp_path):
     digits = load("digits", ["trainer.train_steps=720000", "trainer.global_batch_size=100"]).declaration
     assert estimate_hours(digits, str(tmp_path)).startswith("unknown: no finished run in ")
     seconds = {"Trainer": 9.0, "Pusher": 90.0}
@@ -115,19 +115,19 @@ def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
         training = {"examples_per_second": pace}
         write_run(tmp_path, time, model, {"training": training, "examples": {"train": 1000}, "components": parts})
     (tmp_path / "digits" / "logs" / "20260103-000000").mkdir()
-    # A later one whose summary was cut short is passed over.
+    # A later run with a truncated summary is skipped.
     write_run(tmp_path, "20260104-000000", digits.trainer.model, {})
     (tmp_path / "digits" / "logs" / "20260104-000000" / "summary.json").write_text('{"training"')
-    told = estimate_hours(digits, str(tmp_path))
-    assert told.startswith("about 2 h 00 min of training: 720,000 steps of 100 examples, at the 10,000 examples/s of ")
-    assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in told
+    line = estimate_hours(digits, str(tmp_path))
+    assert line.startswith("about 2 h 00 min of training: 720,000 steps of 100 examples, at the 10,000 examples/s of ")
+    assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in line
     epochs = load("digits", ["trainer.train_epochs=60", "trainer.train_steps=null"]).declaration
     size = epochs.trainer.global_batch_size
-    told = estimate_hours(epochs, str(tmp_path))
-    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in told
+    line = estimate_hours(epochs, str(tmp_path))
+    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in line
 
 
-def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):
+def test_the_hours_are_from_the_run_that_started_last_in_any_folder(tmp_path):
     digits = load("digits", []).declaration
     for time, started, pace in (
         ("20261123-140000", "2026-11-23T14:00:00+14:00", 1.0),
@@ -144,13 +144,13 @@ def followed(outputs: dict[str, dict]) -> int:
     return submit._follow(service, Note("vertex", "it", "https://there"), "submitted/it")
 
 
-def test_of_somebody_elses_pipeline_there_is_no_table(capfd):
+def test_a_foreign_pipeline_has_no_table(capfd):
     assert followed({"Train": {}}) == 0
-    assert "it: SUCCEEDED" in (said := capfd.readouterr().out)
-    assert "pushed model" not in said
+    assert "it: SUCCEEDED" in (stdout := capfd.readouterr().out)
+    assert "pushed model" not in stdout
 
 
-def test_results_that_cannot_be_shown_fail_nothing(capfd, monkeypatch, tmp_path):
+def test_results_that_cannot_be_shown_are_no_failure(capfd, monkeypatch, tmp_path):
     with monkeypatch.context() as there:
         there.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
         assert followed({"Trainer": {}}) == 0

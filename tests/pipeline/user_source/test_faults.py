@@ -1,4 +1,4 @@
-"""Processes that end without a word, or do not end: what they leave names the user's line."""
+"""Processes that end silently or hang: their stack dump names the user's line."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def begin(folder: Path, line: str) -> subprocess.Popen:
     ("line", "code"),
     [("os._exit(0)", 0), ("os.abort()", -signal.SIGABRT), ("os.kill(os.getpid(), 9)", -signal.SIGKILL), ("pass", 0)],
 )
-def test_an_end_is_told_with_the_line(tmp_path, line, code):
+def test_a_crash_is_reported_with_the_line(tmp_path, line, code):
     assert begin(tmp_path, line).wait(30) == code
-    told = [f'  File "{tmp_path}/own.py", line 5, in work'] if line in ("os._exit(0)", "os.abort()") else []
-    assert read_users_frames(str(tmp_path / "ends")) == told
+    frames = [f'  File "{tmp_path}/own.py", line 5, in work'] if line in ("os._exit(0)", "os.abort()") else []
+    assert read_users_frames(str(tmp_path / "ends")) == frames
     assert not read_users_frames(str(tmp_path / "ends"), without=str(tmp_path / "own.py"))
     assert not read_users_frames(str(tmp_path / "absent"))
 
 
-def test_what_ends_a_process_whose_work_is_done_is_nobodys_fault(tmp_path):
+def test_the_end_of_a_finished_process_is_no_fault_of_the_user(tmp_path):
     done = START.replace("faults.note_ends", "done = faults.note_ends").replace("own.work()", "done(); own.work()")
     (tmp_path / "own.py").write_text("import os\n\n\ndef work():\n    os._exit(0)\n")
     assert run_python("-c", done, str(tmp_path)).returncode == 0
@@ -52,7 +52,7 @@ def test_what_ends_a_process_whose_work_is_done_is_nobodys_fault(tmp_path):
 
 # The second holds Python's lock.
 @pytest.mark.parametrize("line", ["while True: pass", "sum(range(10**12))"])
-def test_what_does_not_end_is_told_with_the_line(tmp_path, line):
+def test_a_hang_is_reported_with_the_line(tmp_path, line):
     process = begin(tmp_path, line)
 
     def read() -> list[str]:

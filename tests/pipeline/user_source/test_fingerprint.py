@@ -1,4 +1,4 @@
-"""The fingerprint of source code: changes with every byte that matters, and with nothing else."""
+"""The fingerprint of source code changes with every relevant byte, and with nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tree(tmp_path: Path) -> Path:
     return write_files(tmp_path / "tree", TREE)
 
 
-def test_follows_the_users_own_imports_and_ends_on_cycles(tree):
+def test_it_follows_the_users_own_imports_and_stops_at_cycles(tree):
     found = collect_sources(TARGET, [str(tree)])
     parts = ("fpnets", "fpnets.late", "fpnets.parts", "fpnets.parts.block", "fpnets.small")
     assert set(found) == {*parts, "fphelp.deep", "fpplugin"}
@@ -44,14 +44,14 @@ def test_follows_the_users_own_imports_and_ends_on_cycles(tree):
 
 
 @pytest.mark.parametrize("name", [*TREE, "fpnets/data.json"])
-def test_a_change_in_any_file_that_is_imported_changes_it_and_no_other(tree, name):
+def test_a_change_in_an_imported_file_changes_it_and_no_other_change_does(tree, name):
     before = fingerprint_source(TARGET, [str(tree)])
     with open(tree / name, "a") as file:
         file.write("# one comment\n")
     assert (fingerprint_source(TARGET, [str(tree)]) == before) is (name in NOT_IMPORTED)
 
 
-def test_neither_time_nor_place_counts(tree, tmp_path, monkeypatch):
+def test_time_and_location_do_not_count(tree, tmp_path, monkeypatch):
     before = fingerprint_source(TARGET, [str(tree)])
     for file in tree.rglob("*.py"):
         os.utime(file, (1, 1))
@@ -61,7 +61,7 @@ def test_neither_time_nor_place_counts(tree, tmp_path, monkeypatch):
     assert fingerprint_source(TARGET, [str(tmp_path / "elsewhere")]) == before
 
 
-def test_where_bytes_stand_counts(tree):
+def test_the_position_of_bytes_counts(tree):
     before = fingerprint_source(TARGET, [str(tree)])
     plugin, late = (tree / "fpplugin.py").read_text(), (tree / "fpnets/late.py").read_text()
     (tree / "fpplugin.py").write_text(plugin + "import importlib\n")
@@ -118,14 +118,14 @@ def test_the_shipped_code_includes_its_own_packages_and_nothing_installed():
 
 def test_the_shipped_code_has_one_text_on_every_python():
     found = collect_sources("tfx_estimator.model_fn.networks:mnist_cnn")
-    # Python 3.13's own `ast.dump` leaves out what is empty, and 3.12's knows type parameters.
+    # Python 3.13's `ast.dump` omits empty fields, and 3.12's has type parameters.
     assert found["tfx_estimator.model_fn"] == b"Module(body=[], type_ignores=[])"
     assert b"keywords=[]" in found["tfx_estimator.model_fn.networks"]
     assert not any(b"type_params" in text for text in found.values())
 
 
 @pytest.mark.parametrize("target", ["fpnowhere.net:f", "no/such/file.py", "fpnowhere"])
-def test_what_is_not_there_is_refused(target):
+def test_a_missing_target_is_refused(target):
     with pytest.raises(DeclarationError, match="there is no source of"):
         fingerprint_source(target)
 
@@ -138,7 +138,7 @@ def test_what_is_not_there_is_refused(target):
         '__all__ = ["one"]\n__all__.append("two")',
     ],
 )
-def test_what_a_star_takes_out_of_a_package_is_followed(tmp_path, listing):
+def test_a_star_import_from_a_package_is_followed(tmp_path, listing):
     empty = dict.fromkeys(("__init__.py", "parts/one.py", "parts/two.py", "parts/three.py"), "")
     package = {**empty, "net.py": "from fppkg.parts import *\n", "parts/__init__.py": f"{listing}\n"}
     write_files(tmp_path / "fppkg", package)
@@ -156,7 +156,7 @@ def test_what_a_star_takes_out_of_a_package_is_followed(tmp_path, listing):
         "import_module('.late', __name__.rpartition('.')[0]) or import_module('fppkg.late')",
     ],
 )
-def test_a_relative_name_that_is_imported_by_a_call_is_followed(tmp_path, call):
+def test_a_relative_import_by_a_call_is_followed(tmp_path, call):
     net = f"import importlib\nfrom importlib import import_module\n{call}\n"
     write_files(tmp_path / "fppkg", {"__init__.py": "", "late.py": "", "net.py": net})
     assert "fppkg.late" in collect_sources("fppkg.net:f", [str(tmp_path)])

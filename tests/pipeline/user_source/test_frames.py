@@ -1,4 +1,4 @@
-"""Which lines of a traceback are the user's."""
+"""The user's lines of a traceback."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _raised(function) -> Exception:
     try:
         function()
     except Exception as error:
-        # Without this file's own frame, which is not a library's either.
+        # Without this file's own frame, since this file is no library.
         return error.with_traceback(error.__traceback__.tb_next)
     raise AssertionError("nothing was raised")
 
@@ -69,46 +69,46 @@ def _raised(function) -> Exception:
 @pytest.mark.parametrize(
     ("name", "lines"), [("read", ["read"]), ("declare", ["declare"]), ("again", ["again", "read", "again"])]
 )
-def test_only_lines_of_the_users_files_are_told(users, name, lines):
-    told = user_lines(_raised(getattr(users, name)))
-    found = [line.split(", in ")[1].split("\n")[0] for line in told]
+def test_only_lines_of_the_users_files_are_shown(users, name, lines):
+    shown = user_lines(_raised(getattr(users, name)))
+    found = [line.split(", in ")[1].split("\n")[0] for line in shown]
     # The cause first: `read` was called by `again`, which then raised.
     assert found == lines
-    assert all(f'File "{users.__file__}"' in line for line in told)
+    assert all(f'File "{users.__file__}"' in line for line in shown)
 
 
 def test_an_error_of_a_library_alone_has_none():
     assert user_lines(_raised(lambda: json.loads("{")).with_traceback(None)) == []
 
 
-def _said(error: Exception, tmp_path: Path) -> dict:
-    """What a task leaves for the supervisor."""
+def _record(error: Exception, tmp_path: Path) -> dict:
+    """Returns the error record that a task leaves for the supervisor."""
     from tfx_estimator.components.trainer.task.start import _write_error
 
     _write_error(str(tmp_path / "error.json"), error)
     return json.loads((tmp_path / "error.json").read_text())
 
 
-def test_the_pipeline_and_a_task_tell_of_the_same_lines(users, tmp_path):
+def test_the_pipeline_and_a_task_report_the_same_lines(users, tmp_path):
     error = _raised(users.read)
-    said = _said(error, tmp_path)
-    assert said["where"] == "".join(user_lines(error)).rstrip()
-    assert said["where"] in explain(error, "Trainer", "run.log").what
-    assert said["todo"] == "fix the code above"
+    record = _record(error, tmp_path)
+    assert record["where"] == "".join(user_lines(error)).rstrip()
+    assert record["where"] in explain(error, "Trainer", "run.log").what
+    assert record["todo"] == "fix the code above"
 
 
-def test_lines_that_autograph_has_converted_are_the_users(users, tmp_path):
+def test_lines_converted_by_autograph_are_the_users(users, tmp_path):
     import tensorflow as tf
 
     error = _raised(lambda: tf.function(users.trained)(tf.constant(1)))
     line = f'File "{users.__file__}", line {MODULE.splitlines().index("    raise ValueError(x.name)") + 1}, in trained'
-    assert line in (said := _said(error, tmp_path))["where"]
-    assert said["todo"] == "fix the code above"
+    assert line in (record := _record(error, tmp_path))["where"]
+    assert record["todo"] == "fix the code above"
     assert "failed in your code" in str(explain(error, "Transform", "run.log"))
 
 
 @pytest.mark.parametrize("graph", [True, False])
-def test_of_an_operation_that_fails_the_users_lines_are_told_and_none_of_tensorflows(users, tmp_path, graph):
+def test_a_failed_operation_shows_the_users_lines_and_none_of_tensorflows(users, tmp_path, graph):
     import tensorflow as tf
 
     def fail():
@@ -118,24 +118,24 @@ def test_of_an_operation_that_fails_the_users_lines_are_told_and_none_of_tensorf
             return session.run(users.divided(tf.constant(0)))
 
     error = _raised(fail)
-    # What is shortened is as long as ever.
+    # TensorFlow's message itself is still long.
     assert "Detected at node" in str(error)
     assert not graph or "site-packages/tensorflow" in str(error)
-    said = _said(error, tmp_path)
+    record = _record(error, tmp_path)
     line = f'File "{users.__file__}", line {MODULE.splitlines().index("    return 1 // x") + 1}, in divided'
-    assert said["where"].endswith(f"  {line}\n    return 1 // x")
-    assert said["what"].startswith("Integer division by zero\n")
-    assert said["type"] == "InvalidArgumentError"
-    assert said["todo"] == "fix the code above"
-    told = str(explain(error, "Transform", "run.log"))
-    assert "component Transform failed in your code: InvalidArgumentError: Integer division by zero" in told
-    assert line in told
-    for text in (*said.values(), told):
+    assert record["where"].endswith(f"  {line}\n    return 1 // x")
+    assert record["what"].startswith("Integer division by zero\n")
+    assert record["type"] == "InvalidArgumentError"
+    assert record["todo"] == "fix the code above"
+    message = str(explain(error, "Transform", "run.log"))
+    assert "component Transform failed in your code: InvalidArgumentError: Integer division by zero" in message
+    assert line in message
+    for text in (*record.values(), message):
         assert "site-packages" not in str(text)
         assert "Detected at node" not in str(text)
 
 
-def test_a_machine_without_memory_is_no_line_of_the_users(users):
+def test_out_of_memory_names_no_line_of_the_users(users):
     import tensorflow as tf
 
     text = "Graph execution error:\n\nDetected at node 'a' defined at (most recent call last):\n"
@@ -144,16 +144,16 @@ def test_a_machine_without_memory_is_no_line_of_the_users(users):
     assert user_lines(tf.errors.ResourceExhaustedError(None, None, text)) == []
 
 
-def test_a_task_whose_error_is_not_the_users_tells_where_it_was(tmp_path):
+def test_a_tasks_error_outside_the_users_code_has_its_location(tmp_path):
     from tfx_estimator.components.trainer.job import Job
 
     error = _raised(lambda: Job.load(str(tmp_path / "job.json")))
-    said = _said(error.with_traceback(error.__traceback__.tb_next), tmp_path)
-    assert "job.py" in said["where"]
-    assert said["todo"] == ""
+    record = _record(error.with_traceback(error.__traceback__.tb_next), tmp_path)
+    assert "job.py" in record["where"]
+    assert record["todo"] == ""
 
 
-# What Keras's fit says of an error in a layer of a layer.
+# Keras's message for an error in a nested layer during fit.
 WRAPPED = """in user code:
 
     File "/lib/site-packages/keras/src/engine/training.py", line 1442, in train_function  *
@@ -185,27 +185,27 @@ WRAPPED = """in user code:
 
 # Keras indents empty lines as well.
 @pytest.mark.parametrize("empty", ["\n\n", "\n        \n"])
-def test_of_an_error_in_a_layer_of_a_layer_the_error_itself_is_told(users, tmp_path, empty):
-    said = _said(ValueError(WRAPPED.replace("\n\n", empty).format(file=users.__file__)), tmp_path)
-    assert (said["type"], said["what"]) == ("my.errors.PixelError", "bad pixel\n    in row 3")
-    assert said["where"] == f'  File "{users.__file__}", line 15, in trained\n    raise ValueError(x.name)'
-    assert said["todo"] == "fix the code above"
+def test_an_error_in_a_nested_layer_is_reported_itself(users, tmp_path, empty):
+    record = _record(ValueError(WRAPPED.replace("\n\n", empty).format(file=users.__file__)), tmp_path)
+    assert (record["type"], record["what"]) == ("my.errors.PixelError", "bad pixel\n    in row 3")
+    assert record["where"] == f'  File "{users.__file__}", line 15, in trained\n    raise ValueError(x.name)'
+    assert record["todo"] == "fix the code above"
 
 
 @pytest.mark.parametrize("text", ["bad pixel", "in user code:\n\n    File", "", "a: b\n\n c: d"])
-def test_another_text_is_told_as_it_is(text, tmp_path):
-    said = _said(ValueError(text), tmp_path)
-    assert (said["type"], said["what"]) == ("ValueError", text)
+def test_any_other_text_is_reported_unchanged(text, tmp_path):
+    record = _record(ValueError(text), tmp_path)
+    assert (record["type"], record["what"]) == ("ValueError", text)
 
 
-def test_what_a_loss_of_keras_fails_by_in_fit_is_told_first(tmp_path):
+def test_the_failure_of_a_keras_loss_in_fit_is_reported_first(tmp_path):
     import tensorflow as tf
 
     model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
-    # Several in one call, as a training does them.
+    # Several steps in one call, as in a training.
     model.compile("sgd", tf.keras.losses.CategoricalHinge(), steps_per_execution=2)
     error = _raised(lambda: model.fit(tf.zeros([4, 3]), tf.zeros([4, 2]), batch_size=2, verbose=0))
     assert "must be defined before the loop" in str(error)
-    said = _said(error.with_traceback(None), tmp_path)
-    assert (said["type"], said["where"]) == ("ValueError", "")
-    assert said["what"].startswith("Dimensions must be equal, but are 2 and 3")
+    record = _record(error.with_traceback(None), tmp_path)
+    assert (record["type"], record["where"]) == ("ValueError", "")
+    assert record["what"].startswith("Dimensions must be equal, but are 2 and 3")

@@ -1,4 +1,4 @@
-"""The user's modules see each other first, and hide nothing from anybody else; a fresh interpreter finds the same."""
+"""The user's modules import each other first and hide nothing from others, also in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def net():
     from tree import DEPTH
     return [numbers.mean_of([1, 3]), UNITS, DEPTH, json.own.NAME, again.NAME, texts, inner.NAME, only_mine.deep.NAME]
 """,
-    # It imports a module of Python's that needs the one which the next would hide.
+    # It imports a standard module that needs the one which the next file would hide.
     "statistics.py": "import cProfile, random\ndef mean_of(values):\n    return sum(values) / len(values)\n",
     "profile.py": "UNITS = 16\n",
     "tree.py": "DEPTH = 2\n",
@@ -44,12 +44,12 @@ def net():
 
 
 @pytest.fixture
-def asked(tmp_path):
-    """Runs code in a fresh process that finds modules beside the declaration."""
+def prints(tmp_path):
+    """Runs code in a fresh process that finds modules next to the declaration."""
     write_files(tmp_path, FILES)
 
     def ask(code: str, *installed: str) -> str:
-        # In a process that such a process starts: the folders are handed on.
+        # Also in a child of such a process: the folders are passed on.
         start = f"print(subprocess.run(loader.fresh_python({code!a}), stdout=-1, text=True, check=True).stdout)"
         imports = "import subprocess; from tfx_estimator.pipeline.user_source import loader"
         before = f"sys.path += {list(installed)}; loader.install([{str(tmp_path)!a}]); {imports}; {start}"
@@ -59,38 +59,38 @@ def asked(tmp_path):
     return ask
 
 
-def test_modules_with_names_of_pythons_and_of_libraries_are_what_the_users_modules_import(asked):
-    assert asked("import networks; print(networks.net())") == (
+def test_the_users_modules_import_each_other_before_standard_and_installed_ones(prints):
+    assert prints("import networks; print(networks.net())") == (
         "[2.0, 16, 2, 'own', 'own', 'of a package', 'relative', 'namespace']"
     )
 
 
-def test_nobody_else_sees_them(asked):
+def test_other_modules_do_not_see_them(prints):
     code = (
         "import networks; networks.net(); import cProfile, csv, json, profile, statistics, tree, wave; "
         "print(statistics.mean([1, 2]), profile.Profile, json.loads('3'), tree.flatten([[1], 2]), csv.reader, wave)"
     )
-    assert asked(code).startswith("1.5 <class 'profile.Profile'> 3 [1, 2] <built-in function reader> <module 'wave'")
+    assert prints(code).startswith("1.5 <class 'profile.Profile'> 3 [1, 2] <built-in function reader> <module 'wave'")
 
 
 @pytest.mark.parametrize("name", ["networks", "only_mine.deep", "sys", "no_such"])
-def test_a_name_that_is_nobody_elses_stays(asked, name):
-    assert asked(f"print(loader.import_name({name!r}))") == name
+def test_a_unique_name_stays_importable(prints, name):
+    assert prints(f"print(loader.import_name({name!r}))") == name
 
 
-def test_a_module_that_would_hide_another_is_found_by_whoever_asks_for_the_users(asked):
+def test_a_module_that_would_hide_another_is_found_through_the_loader(prints):
     code = "import importlib; print(importlib.import_module(loader.import_name('profile')).UNITS)"
-    assert asked(code) == "16"
+    assert prints(code) == "16"
 
 
-def test_modules_may_import_each_other_in_a_circle(asked, tmp_path):
+def test_modules_may_import_each_other_in_a_circle(prints, tmp_path):
     circle = "import chunk\n\n\ndef value():\n    return chunk.VALUE\n"
     write_files(tmp_path, {"chunk.py": "import circle\nVALUE = 1\n", "circle.py": circle})
     code = "import importlib, circle; importlib.import_module(loader.import_name('chunk')); print(circle.value())"
-    assert asked(code) == "1"
+    assert prints(code) == "1"
 
 
-def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path):
+def test_packages_installed_in_the_users_folder_are_not_the_users(prints, tmp_path):
     packages = {
         "a_library.py": "import statistics\nMEAN = statistics.mean([1, 2])\n",
         "networks.py": "raise ImportError('a stray package of site-packages was imported')\n",
@@ -100,7 +100,7 @@ def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path)
         "import a_library, importlib; networks = importlib.import_module(loader.import_name('networks')); "
         "print(a_library.MEAN, networks.net()[3])"
     )
-    assert asked(code, str(installed)) == "1.5 own"
+    assert prints(code, str(installed)) == "1.5 own"
 
 
 def test_the_current_folder_hides_nothing_from_the_command_line(tmp_path):
@@ -119,10 +119,10 @@ def test_it_finds_the_same_modules_in_the_same_order(tmp_path, monkeypatch):
     import tfx_estimator
 
     folder = write_files(tmp_path / "with:colon", {"own_of_a_colon.py": "NAME = 'own'\n"})
-    # Of a current folder that holds what would hide another, if it came first.
+    # The current folder holds a module that would hide another if it came first.
     (tmp_path / "json.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
-    # As in a process that has imported nothing of a user's yet: what comes into `sys.path` after that is a user's.
+    # As in a process without user imports so far: later entries of `sys.path` are the user's.
     monkeypatch.setattr(sys, "path_hooks", [hook for hook in sys.path_hooks if hook is not loader._find_in])
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path, "", str(folder), Path("no text")])
     environment = {**os.environ, "PYTHONPATH": loader.python_path()}
@@ -131,5 +131,5 @@ def test_it_finds_the_same_modules_in_the_same_order(tmp_path, monkeypatch):
     found, package, name, arguments = json.loads(done.stdout)
     assert found == list(dict.fromkeys(path or str(tmp_path) for path in sys.path if isinstance(path, str)))
     assert (package, name, arguments) == (tfx_estimator.__file__, "own", ["argument"])
-    # What that one starts finds all but the folder with a colon.
+    # A child process finds all except the folder with a colon.
     assert loader.python_path().split(":") == [path for path in found if ":" not in path]

@@ -38,14 +38,14 @@ def test_modules_named_like_this_projects_folders_are_the_users(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["yaml", "json", "tensorflow.python", "sys", "google.cloud"])
-def test_installed_and_standard_modules_are_told_apart(name):
+def test_installed_and_standard_modules_are_distinguished(name):
     before = set(sys.modules)
     assert is_installed(find_module(name))
     assert "tensorflow.python" not in set(sys.modules) - before
 
 
 @pytest.mark.parametrize("name", ["trace", "test", "sched"])
-def test_the_users_own_may_be_called_as_a_standard_one(tmp_path, name):
+def test_a_users_module_may_have_the_name_of_a_standard_one(tmp_path, name):
     assert is_installed(find_module(name))
     (tmp_path / f"{name}.py").write_text("")
     found = find_module(name, [str(tmp_path)])
@@ -54,7 +54,7 @@ def test_the_users_own_may_be_called_as_a_standard_one(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "yaml.none", "json.decoder.more", "__main__x", "a..b"])
-def test_what_is_not_there_is_none(name):
+def test_a_missing_module_is_none(name):
     assert find_module(name) is None
 
 

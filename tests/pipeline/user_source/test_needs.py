@@ -1,4 +1,4 @@
-"""What the user's modules need where they run: a refusal only of what nothing excuses."""
+"""Requirements of the user's modules where they run: only certain failures are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOWHERE = "nowhere_to_be_found"
         "import second\n",
     ],
 )
-def test_what_is_found_nowhere_is_refused_by_file_and_line(tmp_path, text):
+def test_a_missing_module_is_refused_with_file_and_line(tmp_path, text):
     files = {"net.py": f"import numpy\n{text}", "second.py": f"import {NOWHERE}\n", "helpers/here.py": ""}
     write_files(tmp_path, files)
     with pytest.raises(DeclarationError, match=r"\.py:[123] imports \S+, which is not found"):
@@ -45,11 +45,11 @@ def test_what_is_found_nowhere_is_refused_by_file_and_line(tmp_path, text):
         f"class Layer:\n    def call(self):\n        from {NOWHERE} import x\n",
         f"load = lambda: __import__('{NOWHERE}')\n",
         f"registry.import_module('{NOWHERE}')\n",
-        # What is optional may need what is not there.
+        # Optional imports may be missing.
         "try:\n    import second\nexcept ImportError:\n    pass\n",
         "def f():\n    import second\n",
-        # Folders without __init__.py, Python's own of another system, installed packages with parts made up as they
-        # are imported, and modules that are not here as files.
+        # Folders without __init__.py, standard modules of other systems, installed packages that create submodules
+        # at import, and modules without files.
         "import space.part\nfrom space import part\nfrom space import anything\n",
         "import winreg, msvcrt\n",
         "import six.moves.urllib\nfrom tensorflow.keras import layers\nimport google.cloud.storage\n",
@@ -61,7 +61,7 @@ def test_what_is_found_nowhere_is_refused_by_file_and_line(tmp_path, text):
         "from tfx_estimator.model_fn import networks\n",
     ],
 )
-def test_what_can_be_done_without_or_found_elsewhere_is_taken(tmp_path, text):
+def test_optional_or_otherwise_found_modules_are_accepted(tmp_path, text):
     files = {
         "net.py": text,
         "second.py": f"import {NOWHERE}\n",
@@ -74,18 +74,18 @@ def test_what_can_be_done_without_or_found_elsewhere_is_taken(tmp_path, text):
     pack(["net:f"], [str(tmp_path)])
 
 
-def test_what_is_added_to_the_path_is_told(tmp_path):
+def test_additions_to_the_path_are_reported(tmp_path):
     (tmp_path / "net.py").write_text(f"import sys\nsys.path.append('/opt')\nimport {NOWHERE}\n")
     (need,) = find_needs("net:f", [str(tmp_path)]).unknown
     assert (need.module, need.where) == (NOWHERE, f"{tmp_path}/net.py:3")
 
 
-def test_packages_are_named_by_what_has_to_be_in_the_image(tmp_path):
+def test_packages_are_named_by_their_distributions(tmp_path):
     text = "import yaml\nfrom google.cloud import storage\ndef f():\n    import hypothesis\ntry:\n    import pytest\n"
     (tmp_path / "net.py").write_text(f"{text}except ImportError:\n    pass\nimport json\n")
     found = find_needs("net:f", [str(tmp_path)]).installed
     assert {each.module for each in found} == {"yaml", "google", "hypothesis"}
-    # As different tools build them.
+    # As built by different tools.
     names = "yaml google tensorflow numpy rich packaging pandas matplotlib tree farmhash"
     for name in names.split():
         assert is_of_image(name), name

@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.user_source.pack import module_name, pack
 pytestmark = pytest.mark.unit
 
 
-def test_what_is_imported_travels_and_installs(tmp_path):
+def test_imported_modules_are_packed_and_install(tmp_path):
     write_files(tmp_path, {"net.py": "import parts\nimport numpy\n", "parts.py": "VALUE = 3\n", "other.py": ""})
     packed = pack(["net:f"], [str(tmp_path)])
     assert packed is not None
@@ -30,7 +30,7 @@ def test_what_is_imported_travels_and_installs(tmp_path):
     assert not (target / "other.py").exists()
 
 
-def test_equal_modules_are_equal_bytes_and_others_have_another_name(tmp_path):
+def test_equal_modules_give_equal_bytes_and_different_ones_another_name(tmp_path):
     (tmp_path / "net.py").write_text("X = 1\n")
     first, second = (pack(["net:f"], [str(tmp_path)]) for _ in range(2))
     assert first == second
@@ -51,7 +51,7 @@ def test_a_module_file_in_a_package_keeps_its_name(tmp_path):
         assert {"pkg/__init__.py", "pkg/train.py", "pkg/parts.py"} <= {*files.namelist()}
 
 
-def test_what_ships_with_this_project_does_not_travel():
+def test_modules_of_this_project_are_not_packed():
     assert (
         pack(["tfx_estimator.model_fn.networks:mnist_cnn", "tfx_estimator.data.preprocessing:preprocessing_fn"]) is None
     )
@@ -79,7 +79,7 @@ def test_a_module_that_hides_a_package_of_the_image_is_refused(tmp_path, file):
         pack(["net:f"], [str(tmp_path)])
 
 
-def test_folders_called_as_those_of_this_project_travel(tmp_path):
+def test_folders_named_like_this_projects_are_packed(tmp_path):
     names = ("data", "model_fn", "pipeline", "components", "tests", "hypothesis")
     (tmp_path / "net.py").write_text("".join(f"from {name} import mine\n" for name in names))
     for name in names:

@@ -16,7 +16,7 @@ BEFORE = {
 
 @pytest.mark.unit
 @pytest.mark.parametrize(
-    ("module", "old", "new", "told"),
+    ("module", "old", "new", "changes"),
     [
         ("networks", b"return 1", b"return 2", ["networks.py changed: small()"]),
         ("networks", b"pass", b"x = 1", ["networks.py changed: Own"]),
@@ -30,9 +30,9 @@ BEFORE = {
         ("tfx_estimator.data.order", b"ours", b"newer", ["another version of tfx-estimator"]),
     ],
 )
-def test_what_has_changed_is_named(module: str, old: bytes, new: bytes, told: list[str]) -> None:
+def test_changes_are_named(module: str, old: bytes, new: bytes, changes: list[str]) -> None:
     after = {**BEFORE, module: BEFORE[module].replace(old, new, 1) if old else new}
-    assert list(parts.changes(parts.parts_of(BEFORE), parts.parts_of(after))) == told
+    assert list(parts.changes(parts.parts_of(BEFORE), parts.parts_of(after))) == changes
 
 
 @pytest.mark.unit

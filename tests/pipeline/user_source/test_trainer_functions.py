@@ -1,4 +1,4 @@
-"""What the text of a user's module tells: of a run_fn and trainer_fn, and which params a model_fn reads."""
+"""Analysis of a module's source: its run_fn and trainer_fn, and the params that a model_fn reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
         ('f(params["optimizer"])', {("optimizer",)}),
         ('if "units" in params: pass', {("units",)}),
         ('f = lambda: params["units"]', {("units",)}),
-        # What these read cannot be told.
+        # The params that these read are unknown.
         ("build(params)", None),
         ("build(**params)", None),
         ("x = params[key]", None),
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.unit
         ("def inner(params): return params['a']", None),
     ],
 )
-def test_the_text_tells_what_is_read(tmp_path, body, read):
+def test_the_params_that_are_read_are_found(tmp_path, body, read):
     (tmp_path / "mine.py").write_text(f"def model_fn(features, labels, mode, params):\n    {body}\n")
     assert params_read("mine:model_fn", [str(tmp_path)]) == read
 
@@ -53,7 +53,7 @@ def test_a_model_fn_without_params_reads_none_and_an_imported_one_may_read_all(t
     ("read", "expected"),
     [({()}, True), ({("a",)}, True), ({("a", "b")}, True), ({("a", "b", "c")}, True), ({("a", "c"), ("b",)}, False)],
 )
-def test_an_entry_is_read_with_what_it_is_in_and_by_its_parts(read, expected):
+def test_reading_an_entry_covers_its_parents_and_its_parts(read, expected):
     assert is_read(("a", "b"), read) is expected
 
 
@@ -82,18 +82,18 @@ def trainer_fn(fn_args, schema):
 
 
 @needs_estimator_template
-def test_tfxs_own_template_is_told(tmp_path: Path):
+def test_tfxs_own_template_is_recognised(tmp_path: Path):
     import importlib.util
 
     spec = importlib.util.find_spec("tfx")
     templates = Path(spec.origin).parent / "experimental" / "templates" / "taxi" / "models"
     shutil.copytree(templates, tmp_path / "models")
     name = "models.estimator_model.model"
-    told = read_run_fn(f"{name}:run_fn", [str(tmp_path)])
+    found = read_run_fn(f"{name}:run_fn", [str(tmp_path)])
     lines = (tmp_path / "models/estimator_model/model.py").read_text().splitlines()
     number = next(index for index, line in enumerate(lines, 1) if "tf_estimator.train_and_evaluate" in line)
-    assert told == RunFn(f"model.py:{number}: tf_estimator.train_and_evaluate", f"{name}._create_train_and_eval_spec")
-    assert read_run_fn(str(tmp_path / "models/estimator_model/model.py")) == told
+    assert found == RunFn(f"model.py:{number}: tf_estimator.train_and_evaluate", f"{name}._create_train_and_eval_spec")
+    assert read_run_fn(str(tmp_path / "models/estimator_model/model.py")) == found
     assert read_run_fn("models.keras_model.model:run_fn", [str(tmp_path)]) == RunFn()
 
 
@@ -102,13 +102,13 @@ def test_tfxs_own_template_is_told(tmp_path: Path):
     [
         (ESTIMATOR, "module.py:9: tf.estimator.train_and_evaluate", "module.make"),
         (KERAS, "", ""),
-        # What it does not call does not count.
+        # Functions that it does not call do not count.
         (KERAS + BOTH, "", "module.trainer_fn"),
-        # An Estimator that is only made, beside its input_fns, trains nothing.
+        # An Estimator that is only constructed trains nothing.
         (KERAS.replace("data()", "trainer_fn(fn_args, None)") + BOTH, "", "module.trainer_fn"),
         (KERAS.replace("build()", "helper.build()") + "import helper\n",
          "helper.py:3: tf.keras.estimator.model_to_estimator", ""),
-        # Keras users have a train_and_evaluate of their own.
+        # Keras users have their own train_and_evaluate.
         ("def train_and_evaluate(x): x.fit()\ndef run_fn(a): train_and_evaluate(a)\n", "", ""),
         ("from tensorflow.estimator import train_and_evaluate as t, train_and_evaluate\n"
          "def run_fn(a): train_and_evaluate(a)\n", "module.py:2: train_and_evaluate", ""),
@@ -118,7 +118,7 @@ def test_tfxs_own_template_is_told(tmp_path: Path):
         ("def (\n", "", ""),
     ],
 )  # fmt: skip
-def test_a_run_fn_that_trains_an_estimator_is_told(tmp_path: Path, text, call, trainer_fn):
+def test_a_run_fn_that_trains_an_estimator_is_recognised(tmp_path: Path, text, call, trainer_fn):
     (tmp_path / "module.py").write_text(text)
     (tmp_path / "helper.py").write_text(
         "import tensorflow as tf\ndef build():\n    return tf.keras.estimator.model_to_estimator(1)\n"
@@ -127,7 +127,7 @@ def test_a_run_fn_that_trains_an_estimator_is_told(tmp_path: Path, text, call, t
         assert read_run_fn(target, [str(tmp_path)]) == RunFn(call, trainer_fn)
 
 
-def test_where_there_is_no_text_nothing_is_told(tmp_path: Path):
+def test_without_source_nothing_is_recognised(tmp_path: Path):
     assert read_run_fn("no_such_module:run_fn") == RunFn()
     assert functions_of(str(tmp_path / "none.py")) is None
     (tmp_path / "binary.py").write_bytes(b"\x00")

@@ -82,7 +82,7 @@ def test_training_is_over_after_patience_evaluations_without_an_improvement(valu
     assert (verdict.stop, verdict.best and verdict.best.step, verdict.waited) == (stop, best, waited)
 
 
-def test_it_decides_as_keras_does(monkeypatch):
+def test_it_agrees_with_keras(monkeypatch):
     """Keras's own callback, on 300 random courses of a metric."""
     from tfx_estimator.pipeline.base.stack import keras2
 

@@ -163,7 +163,7 @@ def test_a_copy_of_an_abandoned_step_is_not_used_for_the_repeated_step(tmp_path)
     assert fake.kept() == copies(10)
 
 
-def test_where_nothing_is_best_the_last_one_is_exported(tmp_path):
+def test_without_a_best_one_the_last_one_is_exported(tmp_path):
     fake = Fake(tmp_path, keep_best="loss")
     fake.train(math.nan, math.nan)
     assert fake.choose(20) == "model.ckpt-20"
@@ -192,11 +192,11 @@ def test_the_error_of_a_missing_metric_lists_the_reported_ones(tmp_path, key):
     assert "one of accuracy, loss" in str(caught.value)
 
 
-def test_before_training_a_model_is_asked_for_its_metrics_unless_they_are_known(tmp_path):
-    asked = []
+def test_a_models_unknown_metrics_are_read_before_training(tmp_path):
+    calls = []
 
     def reported():
-        asked.append(True)
+        calls.append(True)
         return {"loss", "accuracy"}
 
     built_in = Fake(tmp_path, early_stopping="auc")
@@ -204,16 +204,16 @@ def test_before_training_a_model_is_asked_for_its_metrics_unless_they_are_known(
         built_in.keeper.check_metrics(reported)
     assert "one of accuracy, average_loss, loss" in str(caught.value)
     Fake(tmp_path, keep_best="average_loss").keeper.check_metrics(reported)
-    assert not asked
+    assert not calls
     with pytest.raises(UserCodeError, match=r"keep_best\.metric: the evaluation reports no `auc`"):
         Fake(tmp_path, model="mine:net", keep_best="auc").keeper.check_metrics(reported)
     own = Fake(tmp_path, model="mine:net", keep_best="loss")
     own.keeper.check_metrics(reported)
-    assert len(asked) == 2
+    assert len(calls) == 2
     # An earlier evaluation has the names.
     own.train(0.5)
     own.keeper.check_metrics(reported)
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 def test_decisions_are_texts_in_tensorboard(tmp_path):

@@ -40,7 +40,7 @@ def user(request: pytest.FixtureRequest) -> Iterator[User]:
             os.chown(folder, NOBODY, NOBODY)
             popen = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
             made = User(_python_of(popen, folder), folder, NEWNET | NEWUSER, popen=popen)
-        # By another way than the one under test.
+        # In another way than the code under test.
         probe = made.start(f"import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare({made.namespaces}) != 0)")
         probe.communicate()
         if probe.returncode:
@@ -49,7 +49,7 @@ def user(request: pytest.FixtureRequest) -> Iterator[User]:
 
 
 def _python_of(popen: dict[str, Any], folder: Path) -> str:
-    """An interpreter that another user may run: this one may lie in a home that is closed to others."""
+    """An interpreter that other users may run, since this one may be in a private home folder."""
     for python in (sys.executable, getattr(sys, "_base_executable", sys.executable), "/usr/bin/python3"):
         check = f"import os, sys; sys.exit(sys.version_info < (3, 10) or not os.access({str(folder)!r}, os.W_OK))"
         with contextlib.suppress(PermissionError, FileNotFoundError):

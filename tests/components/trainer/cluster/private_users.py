@@ -35,14 +35,14 @@ with socket.create_server((host, 0), family=family, dualstack_ipv6=dual) as serv
 CLIENT = (
     ENTER
     + """
-said = {}
+replies = {}
 for host in json.loads(sys.argv[4]) if fds else ():
     with socket.create_connection((host, int(sys.argv[3])), 5) as server:
-        said[host] = server.recv(6).decode()
-print(json.dumps(said))
+        replies[host] = server.recv(6).decode()
+print(json.dumps(replies))
 """
 )
-# What this process may do with the files of a folder, and who it is.
+# Prints this process's rights on the files of a folder, and its ids.
 FILES = (
     ENTER
     + """
@@ -62,7 +62,7 @@ with open("/proc/self/status") as file:
 print(json.dumps([rights, status]))
 """
 )
-# The supervisor's part. It reads programs of tasks, runs them, and prints their first line.
+# The supervisor: reads the tasks' programs, runs them, and prints their first lines.
 SUPERVISOR = """
 import json, os, subprocess, sys
 folder = sys.argv[1]
@@ -98,7 +98,7 @@ try:
 except NoPrivateNetworkError as error:
     tell(str(error))
 """
-# What a container's filter of system calls says to unshare and setns, by default, of who has no capability for them.
+# Docker's default seccomp rules for unshare and setns without the capability.
 FILTERED = (
     """
 import ctypes, struct
@@ -116,7 +116,7 @@ assert ctypes.CDLL(None).prctl(22, 2, head, 0, 0) == 0
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """Who runs the programs.
+    """A kind of user who runs the programs.
 
     Args:
         python: An interpreter that this user may run.
@@ -146,7 +146,7 @@ class User:
 
 
 class Supervised:
-    """The supervisor's process and the tasks that it is asked for."""
+    """The supervisor's process and its tasks."""
 
     def __init__(self, user: User, program: str = SUPERVISOR) -> None:
         self.process = user.start(program)
@@ -168,7 +168,7 @@ class Supervised:
 
 @contextlib.contextmanager
 def supervised(user: User) -> Iterator[Supervised]:
-    """A supervisor in its context."""
+    """Starts a supervisor, and ends it with the context."""
     made = Supervised(user)
     try:
         yield made

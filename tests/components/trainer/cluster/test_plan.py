@@ -1,4 +1,4 @@
-"""Which tasks there are, where they listen, and what each may use of this machine."""
+"""The plan of tasks: their addresses, and the GPUs and CPUs of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 MWMS = {"strategy": "multi_worker_mirrored"}
 SERVED = {"strategy": "parameter_server"}
 
-# Says what a task finds in its environment, instead of training.
+# Prints a task's environment instead of training.
 TASK = """
 import json, os, sys, types
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
@@ -36,7 +36,7 @@ sys.exit(start.main([job, task_spec]))
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Gives the machine GPUs, as the driver lists them, and this process an allotment of them."""
+    """Fakes the machine's GPUs, as the driver lists them, and this process's allotment of them."""
 
     def make(gpus: int, allotted: str | None = None) -> None:
         folder = tmp_path / "gpus"
@@ -51,13 +51,13 @@ def machine(monkeypatch, tmp_path):
 
 
 def _seen(train, evaluate=None):
-    """What each task sees; an evaluator stands beside the others where its section is given."""
+    """Returns the GPUs that each task sees; with a section `evaluate` there is an evaluator too."""
     section = {"train": train, "eval": evaluate or {}, "evaluator": evaluate is not None}
     return {task_spec.name: task_spec.gpus for task_spec in plan.local_cluster(Distribution.parse_obj(section), 1)}
 
 
 @pytest.mark.parametrize("gpus", [0, 2, 8])
-def test_declared_gpus_are_shared_out_whatever_the_machine_seems_to_have(machine, gpus):
+def test_declared_gpus_are_assigned_without_checking_the_machine(machine, gpus):
     machine(gpus)
     assert _seen({**MWMS, "workers": 3, "devices": {"gpu": 2}}) == {
         "chief-0": (0, 1),
@@ -71,7 +71,7 @@ def test_declared_gpus_are_shared_out_whatever_the_machine_seems_to_have(machine
         "ps-0": (),
         "evaluator-0": (2,),
     }
-    # Else it would take the memory of theirs.
+    # Otherwise it would take memory of the others' GPUs.
     assert _seen(served, {})["evaluator-0"] == ()
     assert _seen(served, {"devices": {"cpu": 1}})["evaluator-0"] == ()
 
@@ -92,7 +92,7 @@ def test_a_list_names_the_gpus_of_the_one_process_that_trains(machine):
         ({**MWMS, "workers": 1}, {"devices": {"gpu": [1]}}, "eval"),
     ],
 )
-def test_a_list_is_no_way_to_share_gpus_out(train, evaluate, which):
+def test_a_list_of_gpus_is_refused_for_several_processes(train, evaluate, which):
     with pytest.raises(DeclarationError, match=rf"{which}\.devices\.gpu lists the GPUs of one process"):
         _seen(train, evaluate)
 
@@ -110,12 +110,12 @@ def test_a_list_is_no_way_to_share_gpus_out(train, evaluate, which):
         (8, "NoDevFiles", [None, None, None]),
     ],
 )
-def test_gpus_that_nobody_declared_are_shared_out_evenly(machine, gpus, allotted, expected):
+def test_undeclared_gpus_are_divided_evenly(machine, gpus, allotted, expected):
     machine(gpus, allotted)
     assert list(_seen({**MWMS, "workers": 3}).values()) == expected
 
 
-def test_an_evaluator_gets_the_gpus_that_it_declares_before_the_others_share_the_rest(machine):
+def test_an_evaluator_gets_its_declared_gpus_before_the_rest_is_divided(machine):
     machine(4)
     declared = {"strategy": "mirrored", "devices": {"gpu": 2}}
     assert _seen(SERVED, declared) == {"chief-0": (0,), "worker-0": (1,), "ps-0": (), "evaluator-0": (2, 3)}
@@ -123,7 +123,7 @@ def test_an_evaluator_gets_the_gpus_that_it_declares_before_the_others_share_the
     assert _seen(SERVED, {}) == {"chief-0": (0, 1), "worker-0": (2, 3), "ps-0": (), "evaluator-0": ()}
 
 
-def test_gpus_that_the_installed_tensorflow_cannot_use_are_warned_of(machine, monkeypatch, caplog):
+def test_gpus_that_the_installed_tensorflow_cannot_use_give_a_warning(machine, monkeypatch, caplog):
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.executor import _warn_of_idle_gpus
@@ -136,16 +136,16 @@ def test_gpus_that_the_installed_tensorflow_cannot_use_are_warned_of(machine, mo
     machine(0)
     assert warnings({}) == 0
     machine(2)
-    # That of the developers' lock can.
+    # The locked development TensorFlow can.
     assert warnings({}) == 0
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
     assert (warnings({}), warnings({"gpu": 1}), warnings({"cpu": 1})) == (1, 1, 0)
 
 
-def test_who_declares_the_cpu_sees_no_gpu(machine):
+def test_a_declared_cpu_hides_the_gpus(machine):
     machine(4)
     on_cpu = {**MWMS, "devices": {"cpu": 1}}
-    # Nobody else wants the GPUs.
+    # No other task uses the GPUs.
     assert _seen(on_cpu, {}) == {"chief-0": (), "worker-0": (), "evaluator-0": None}
     assert _seen(on_cpu, {"devices": {"cpu": 1}})["evaluator-0"] == ()
 
@@ -162,7 +162,7 @@ def test_who_declares_the_cpu_sees_no_gpu(machine):
         ("evaluator", {"gpu": 2}, None),
     ],
 )
-def test_in_a_cluster_of_others_each_process_takes_the_declared_gpus_of_its_machine(task, devices, expected):
+def test_in_an_external_cluster_each_process_takes_the_declared_gpus_of_its_machine(task, devices, expected):
     cluster = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
     config = read(json.dumps({"cluster": cluster, "task": {"type": task, "index": 0}}))
     distribution = Distribution.parse_obj({"train": {**SERVED, "devices": devices}, "evaluator": True})
@@ -180,7 +180,7 @@ def test_in_a_cluster_of_others_each_process_takes_the_declared_gpus_of_its_mach
         ((), "4,5", ""),
     ],
 )
-def test_indices_are_those_of_the_allotment(gpus, allotted, expected):
+def test_indices_count_within_the_allotment(gpus, allotted, expected):
     environment = {} if allotted is None else {"CUDA_VISIBLE_DEVICES": allotted}
     assert visible_gpus(gpus, environment) == expected
 
@@ -189,7 +189,7 @@ def test_indices_are_those_of_the_allotment(gpus, allotted, expected):
     ("gpus", "allotted", "expected"),
     [(None, None, None), (None, "4,5", "4,5"), ((), "4,5", ""), ((), None, ""), ((1,), "4,5", "5"), ((1,), None, "1")],
 )
-def test_a_task_sees_what_it_is_ordered_to(codes, tmp_path, gpus, allotted, expected):
+def test_a_task_sees_its_assigned_gpus(codes, tmp_path, gpus, allotted, expected):
     task_spec, job = tmp_path / "chief-0.task_spec.json", tmp_path / "job.json"
     job.write_text(json.dumps({"inputs": "", "outputs": "", "exec_properties": {}, "training_dir": ""}))
     arguments = [str(job), str(task_spec), json.dumps(gpus)]
@@ -207,13 +207,13 @@ def test_a_task_sees_what_it_is_ordered_to(codes, tmp_path, gpus, allotted, expe
         ({"strategy": "mirrored"}, None, 1, 0),
     ],
 )
-def test_how_many_tasks_train_is_read_from_the_cluster_that_is_there(train, cluster, workers, servers):
+def test_the_number_of_tasks_is_read_from_the_actual_cluster(train, cluster, workers, servers):
     task = {"type": "worker", "index": 1}
     place = read(json.dumps({"cluster": cluster, "task": task})) if cluster else None
     declared = Distribution.parse_obj({"train": train})
     resolved = plan.resolve_distribution(declared, place)
     assert (resolved.train.worker_count, resolved.train.ps_count) == (workers, servers)
-    # A declaration of its own, that says the same again.
+    # A separate declaration with the same values.
     again = Distribution.parse_obj(json.loads(json.dumps(resolved.dict())))
     assert plan.resolve_distribution(again, place) == resolved
 
@@ -223,12 +223,12 @@ def test_how_many_tasks_train_is_read_from_the_cluster_that_is_there(train, clus
     [
         (4, None, 2, [((0, 1), None), ((2, 3), None)]),
         (4, None, 5, [((), 1)] * 5),
-        # A container may use the time of a few among many.
+        # A container's quota may allow a few of many cores.
         (64, 7.5, 2, [((), 4)] * 2),
         (64, 7.5, 9, [((), 1)] * 9),
     ],
 )
-def test_processes_that_train_share_cores_or_a_containers_quota(monkeypatch, cores, quota, workers, shares):
+def test_training_processes_share_cores_or_a_containers_quota(monkeypatch, cores, quota, workers, shares):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     monkeypatch.setattr(cpus, "cpu_quota", lambda: quota)
     distribution = Distribution.parse_obj({"train": {**MWMS, "workers": workers}, "evaluator": True})
@@ -236,7 +236,7 @@ def test_processes_that_train_share_cores_or_a_containers_quota(monkeypatch, cor
     assert tasks == [*shares, ((), 1)]
 
 
-def test_the_addresses_of_a_cluster_are_loopback_and_fresh():
+def test_the_addresses_of_a_cluster_are_loopback_with_new_ports():
     distribution = Distribution.parse_obj({"train": {**SERVED, "workers": 3, "ps": 2}})
     first, second = (plan.local_cluster(distribution, attempt) for attempt in (1, 2))
     assert [task_spec.name for task_spec in first] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
@@ -257,7 +257,7 @@ def test_the_addresses_of_a_cluster_are_loopback_and_fresh():
         (MWMS, False, "evaluator", "evaluator is false"),
     ],
 )
-def test_a_cluster_that_is_not_the_declared_one_is_refused(train, evaluator, task, word):
+def test_a_cluster_that_differs_from_the_declared_one_is_refused(train, evaluator, task, word):
     config = read(json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": task, "index": 0}}))
     distribution = Distribution.parse_obj({"train": train, "evaluator": evaluator})
     with pytest.raises(DeclarationError, match=word):

@@ -1,4 +1,4 @@
-"""Free ports, against real sockets."""
+"""Free ports, tested with real sockets."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_ports_are_free_on_every_interface(family, host):
             listening.listen()
 
 
-def test_no_port_is_given_twice_in_a_row():
+def test_ports_do_not_repeat():
     # By chance alone, about ten pairs of 500 ports would be equal.
     given = [port for _ in range(50) for port in free_ports(10)]
     assert len(set(given)) == 500
 
 
-def test_a_port_that_another_socket_holds_is_not_given():
+def test_a_port_that_another_socket_holds_is_not_returned():
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(500)]
     try:
         taken = {each.getsockname()[1] for each in held}

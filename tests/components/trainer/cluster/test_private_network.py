@@ -1,4 +1,4 @@
-"""Private networks, with real processes, of every kind of user that this machine lets us be."""
+"""Private networks, with real processes, for every kind of user that this machine permits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _addresses() -> list[str]:
 
 
 def _reached(port: int) -> dict[str, str]:
-    """What answers at a port, by address of this machine."""
+    """Returns the replies at a port, by address of this machine."""
     answers = {}
     for address in _addresses():
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection((address, port), 5) as server:
@@ -49,7 +49,7 @@ def _reached(port: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _listening_outside(port: int) -> Iterator[None]:
-    """Answers "outside" at a port of this machine."""
+    """Replies "outside" at a port of this machine."""
     host, family = ("::", socket.AF_INET6) if DUAL else ("", socket.AF_INET)
     with socket.create_server((host, port), family=family, dualstack_ipv6=DUAL) as server:
 
@@ -75,7 +75,7 @@ def _listening_outside(port: int) -> Iterator[None]:
 def test_a_server_is_reached_from_inside_only(user):
     with supervised(user) as supervisor:
         assert len(supervisor.fds) == (2 if user.namespaces & NEWUSER else 1)
-        # The network outlives a task that is killed.
+        # The network outlives a killed task.
         first, *_ = supervisor.ask("in", SERVER)
         assert supervisor.ask("kill", first) == -9
         port = int(supervisor.ask("in", SERVER)[2])
@@ -88,7 +88,7 @@ def test_a_server_is_reached_from_inside_only(user):
         assert json.loads(output) == dict.fromkeys(INSIDE, "inside")
 
 
-def test_files_are_whose_they_would_be_outside(user):
+def test_file_rights_and_owners_are_as_outside(user):
     def lay_out(name: str) -> Path:
         folder = user.folder / name
         folder.mkdir()
@@ -128,11 +128,11 @@ def test_neither_process_nor_descriptor_is_left(user):
 
 def test_tasks_die_with_the_supervisor(user):
     with supervised(user) as supervisor:
-        # One asks the kernel for it before it enters, one afterwards.
+        # One sets PR_SET_PDEATHSIG before it enters, one afterwards.
         pids = [supervisor.ask("in", program)[1] for program in (SERVER, WAITER)]
         tasks = [psutil.Process(pid) for pid in pids]
         supervisor.process.kill()
-        # An init that reaps late leaves a zombie, which is as dead.
+        # An init that reaps late leaves a zombie, which counts as dead.
         wait_until(lambda: not any(_lives(task) for task in tasks), lambda: f"the end of all of {tasks}", 10)
 
 
@@ -143,7 +143,7 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def test_the_reason_is_told_where_a_containers_filter_forbids_it(user):
+def test_the_reason_is_reported_if_a_containers_filter_forbids_it(user):
     process = user.start(FILTERED)
     output, _ = process.communicate(timeout=20)
     assert process.returncode == 0
@@ -160,7 +160,7 @@ def test_the_reason_is_told_where_a_containers_filter_forbids_it(user):
         (None, "No such file"),
     ],
 )
-def test_the_reason_is_told_where_the_interpreter_does_not_answer(tmp_path, monkeypatch, script, reason):
+def test_the_reason_is_reported_if_the_interpreter_does_not_respond(tmp_path, monkeypatch, script, reason):
     python = tmp_path / "python"
     if script:
         python.write_text(f"#!/bin/sh\n{script}\n")

@@ -1,4 +1,4 @@
-"""TF_CONFIG in every dialect: what is read is one cluster, and what is written is what tf.estimator reads."""
+"""TF_CONFIG in every dialect is read as the same cluster, and written as tf.estimator reads it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def clusters(draw) -> Cluster:
 
 @st.composite
 def configs(draw) -> TfConfig:
-    """Any task of any cluster, or an evaluator beside it."""
+    """Any task of any cluster, or its evaluator."""
     cluster = draw(clusters())
     return TfConfig(cluster, draw(st.sampled_from([*cluster.tasks, Task("evaluator", 0)])))
 
@@ -101,7 +101,7 @@ DIALECTS = [
 
 
 @given(configs())
-def test_what_is_written_reads_as_it_was(config):
+def test_a_written_tf_config_is_read_back_unchanged(config):
     assert read(config.to_json()) == config
     assert read(config.to_json()).to_json() == config.to_json()
 
@@ -183,7 +183,7 @@ def test_a_wrong_tf_config_is_refused(whole, message):
 
 @pytest.mark.parametrize("ps", [0, 1, 2])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_an_estimator_reads_what_is_written(monkeypatch, workers, ps):
+def test_an_estimator_reads_a_written_tf_config(monkeypatch, workers, ps):
     import tensorflow as tf
 
     addresses = [f"127.0.0.1:{port}" for port in range(4000, 4001 + workers + ps)]
@@ -196,7 +196,7 @@ def test_an_estimator_reads_what_is_written(monkeypatch, workers, ps):
         evaluates = task.type == "evaluator"
         assert (config.task_type, config.task_id) == (task.type, task.index)
         assert config.is_chief == (task.name == "chief-0")
-        # An Estimator's evaluator counts nobody.
+        # An Estimator's evaluator counts no workers.
         assert config.num_worker_replicas == (0 if evaluates else 1 + workers)
         assert config.num_ps_replicas == (0 if evaluates else ps)
         if not evaluates:
@@ -207,7 +207,7 @@ def test_an_estimator_reads_what_is_written(monkeypatch, workers, ps):
 def slurm(
     rank: int, nodes: str = "node[08-09,11]", sizes: str = "2(x2),1", count: int = 5, **more: str
 ) -> dict[str, str]:
-    """What `srun` sets, as far as it matters here."""
+    """Returns the variables of `srun` that matter here."""
     return {
         "SLURM_JOB_ID": "4711",
         "SLURM_NTASKS": str(count),
@@ -229,7 +229,7 @@ def test_slurm_makes_rank_0_the_chief():
         assert resolve(slurm(rank)) == TfConfig(cluster, task)
 
 
-def test_slurm_agrees_with_tensorflows_resolver_where_that_works(monkeypatch):
+def test_slurm_agrees_with_tensorflows_resolver_if_that_works(monkeypatch):
     import tensorflow as tf
 
     for rank in range(5):
@@ -259,7 +259,7 @@ def test_slurm_nodes_keep_their_order():
         {**slurm(0), "TF_CONFIG": "{}"},
     ],
 )
-def test_no_cluster_is_asked_for(environment):
+def test_other_environments_have_no_cluster(environment):
     assert resolve(environment) is None
 
 
@@ -282,7 +282,7 @@ def test_tf_config_comes_before_slurm():
         (slurm(1, SLURMD_NODENAME="node09"), "rank 1 on node09, and not on node08"),
     ],
 )
-def test_slurm_that_makes_no_sense_is_refused(environment, message):
+def test_inconsistent_slurm_variables_are_refused(environment, message):
     with pytest.raises(DeclarationError) as caught:
         resolve(environment)
     assert message in caught.value.what

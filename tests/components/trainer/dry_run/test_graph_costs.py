@@ -1,4 +1,4 @@
-"""What a graph needs, by hand: on one device, and on two."""
+"""A graph's memory and transfers on one and two devices, compared with manual calculations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KB = 1024
 
 @pytest.fixture
 def two_devices():
-    """A graph whose middle is on a second device, in its order: the batch, then 1, 2, 2 and 2 KB."""
+    """A graph whose middle is on a second device; in order: the batch, then 1, 2, 2 and 2 KB."""
     with tf.Graph().as_default():
         batch = tf.compat.v1.placeholder(tf.float32, [256])
         first = tf.sin(batch)
@@ -26,27 +26,27 @@ def two_devices():
         return tf.sin(second)
 
 
-def test_what_goes_between_two_devices_is_sent_once_to_each(two_devices):
+def test_a_tensor_is_sent_once_to_each_other_device(two_devices):
     ops = graph_costs.needed([two_devices])
     places = graph_costs.devices_of(ops, {})
     assert [places[op] for op in ops] == [0, 0, 1, 1, 1, 0]
     assert graph_costs.sent_bytes(ops, places) == KB + 2 * KB
 
 
-def test_each_device_holds_what_it_makes_and_what_it_is_sent(two_devices):
+def test_each_device_holds_its_own_and_received_tensors(two_devices):
     ops = graph_costs.needed([two_devices])
     places = graph_costs.devices_of(ops, {})
     first, second = (graph_costs.peak_bytes(ops, lambda op, here=here: places[op] == here) for here in (0, 1))
-    # The batch and its sine; then what was sent back, and the sine of that.
+    # The batch and its sine; then the returned tensor and its sine.
     assert first == 2 * KB + 2 * KB
-    # What was sent and its double; then that and its sine.
+    # The received tensor and its double; then that and its sine.
     assert second == 2 * KB + 2 * KB
     half = ops[: ops.index(next(op for op in ops if op.type == "Tile")) + 1]
     assert graph_costs.peak_bytes(half, lambda op: places[op] == 1) == KB + 2 * KB + 8
     assert graph_costs.peak_bytes(half, lambda op: places[op] == 0) == 2 * KB
 
 
-def test_an_operation_without_a_device_is_where_its_variable_is():
+def test_an_operation_without_a_device_is_on_its_variables_device():
     with tf.Graph().as_default() as graph:
         handle = tf.compat.v1.placeholder(tf.resource, [])
         value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
@@ -56,7 +56,7 @@ def test_an_operation_without_a_device_is_where_its_variable_is():
     assert [places[op] for op in graph.get_operations()] == [1, 1, 0]
 
 
-def test_of_branches_the_dearest_is_counted_and_a_loop_in_one_is_not_seen():
+def test_the_most_expensive_branch_is_counted_and_a_loop_inside_is_opaque():
     def build(branch):
         with tf.Graph().as_default():
             batch = tf.compat.v1.placeholder(tf.float32, [16, 16])
@@ -67,15 +67,15 @@ def test_of_branches_the_dearest_is_counted_and_a_loop_in_one_is_not_seen():
     assert "StatelessIf" in {op.type for op in product}
     assert graph_costs.opaque(product) == []
     assert graph_costs.dearest_flops(product) == 2 * 16**3
-    # The batch, its sine and their product; beside the flag.
+    # The batch, its sine and their product; in addition to the flag.
     assert graph_costs.peak_bytes(product) == pytest.approx(3 * KB, abs=16)
     loop = build(lambda batch: tf.while_loop(lambda each: True, lambda each: [each * 2], [batch])[0])
     assert graph_costs.opaque(loop) == ["StatelessWhile"]
 
 
 @pytest.mark.parametrize("onednn", [True, False])
-def test_onednn_copies_for_a_convolution_one_of_float16_in_float32(monkeypatch, onednn):
-    # Whether TensorFlow uses it is up to the processor.
+def test_onednn_copies_a_float16_convolution_in_float32(monkeypatch, onednn):
+    # Whether TensorFlow uses it depends on the processor.
     monkeypatch.setattr(graph_costs, "_pywrap_util_port", SimpleNamespace(IsMklEnabled=lambda: onednn))
 
     def peak(dtype):

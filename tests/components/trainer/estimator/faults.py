@@ -1,4 +1,4 @@
-"""Shows each fault that a patch mends: prints what came of it as JSON, in a process `without` the patches or `with`."""
+"""Demonstrates each fault that a patch fixes: prints results as JSON, in a process `without` the patches or `with`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
 bring_back_estimator()
-# It goes with the process.
+# Removed with the process.
 _TEMPORARY = tempfile.TemporaryDirectory()
 FOLDER = Path(_TEMPORARY.name)
 PATCHES: tuple[Patch, ...] = (*patches.PATCHES, *patches.REPLICA_PATCHES)
@@ -28,7 +28,7 @@ v1 = tf.compat.v1
 
 
 def count_runs() -> dict[str, Any]:
-    """`session.run`s of 20 steps."""
+    """Counts the `session.run`s of 20 steps."""
     runs = []
     run = v1.Session.run
     v1.Session.run = lambda *args, **kwargs: runs.append(1) or run(*args, **kwargs)
@@ -39,7 +39,7 @@ def count_runs() -> dict[str, Any]:
 
 
 def wait_for_chief() -> list[float]:
-    """Seconds that a worker sleeps after it has found that the chief has initialised nothing; then the chief does."""
+    """Returns how long a worker sleeps after it finds an uninitialised chief, which then initialises."""
     server = tf.distribute.Server.create_local_server()
     slept = []
     with tf.Graph().as_default():
@@ -69,7 +69,7 @@ def train(model_dir: Path, steps: int, save_every: int) -> None:
 
 
 def hand_over_optimizer() -> int:
-    """Steps of a canned Estimator that is given a Keras optimizer."""
+    """Returns the steps of a canned Estimator with a Keras optimizer."""
     config = tf.estimator.RunConfig(str(FOLDER / "optimizer"), train_distribute=mirrored())
     optimizer = tf.keras.optimizers.legacy.Adam(0.01)
     estimator = tf.estimator.LinearClassifier(COLUMNS, optimizer=optimizer, config=config)
@@ -78,7 +78,7 @@ def hand_over_optimizer() -> int:
 
 
 def measure_baseline() -> dict[str, float]:
-    """The accuracy of the larger class, 3 of 4 examples."""
+    """Returns the accuracy of always predicting the larger class, 3 of 4 examples."""
     tf.estimator.LinearClassifier(COLUMNS, str(FOLDER / "baseline")).train(examples, steps=1)
     measured = {}
     for name, strategy in {"one device": None, "replicas": mirrored()}.items():
@@ -101,7 +101,7 @@ def mirrored() -> tf.distribute.Strategy:
 
 
 def reduce_rows() -> list[Any]:
-    """Sums of gradients of a table of 3 rows, of which each step's batch has another number."""
+    """Returns summed gradients of a table of 3 rows; each step's batch has another number of rows."""
     with tf.Graph().as_default():
         keys, devices = cross_device_utils.CollectiveKeys(), ["/cpu:0", "/cpu:1"]
         group, sums, rows = keys.get_group_key(devices), [], []
@@ -119,7 +119,7 @@ def reduce_rows() -> list[Any]:
 
 
 def keep_momentum() -> list[float]:
-    """The momentum of a Keras optimizer, as saved after each of two steps under central_storage."""
+    """Returns a Keras optimizer's momentum, as saved after each of two steps under central_storage."""
     folder = FOLDER / "momentum"
 
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
@@ -133,7 +133,7 @@ def keep_momentum() -> list[float]:
     strategy = v1.distribute.experimental.CentralStorageStrategy(["/cpu:0", "/cpu:1"], "/cpu:0")
     saved = []
     for steps in (1, 2):
-        # The second one goes on.
+        # The second training resumes.
         estimator = tf.estimator.Estimator(model_fn, str(folder), tf.estimator.RunConfig(train_distribute=strategy))
         estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), max_steps=steps)
         (name,) = (each for each in estimator.get_variable_names() if each.endswith("weight/momentum"))
@@ -147,7 +147,7 @@ FAULTS: tuple[Callable[[], Any], ...] = (
     hand_over_optimizer,
     measure_baseline,
     keep_momentum,
-    # Aborts all that is collective.
+    # Last, since it aborts all collectives.
     reduce_rows,
 )
 
@@ -158,7 +158,7 @@ def main(patched: bool) -> None:
     for patch, fault in zip(PATCHES, FAULTS):
         if patched:
             patch.apply()
-            # A second time changes nothing.
+            # A second call changes nothing.
             patch.apply()
         try:
             found = fault()

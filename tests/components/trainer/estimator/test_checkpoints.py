@@ -1,4 +1,4 @@
-"""Damaged checkpoints, wherever an Estimator keeps them."""
+"""Damaged checkpoints in the folders of an Estimator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(params=["", "Format-Serving"])
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Holds the checkpoints of steps 10, 20 and 30, and what a worker leaves."""
+    """A folder with the checkpoints of steps 10, 20 and 30, and a worker's leftovers."""
     folder = tmp_path / request.param
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.compat.v1.get_variable("weight", [100], tf.float32)
@@ -35,14 +35,14 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-def test_they_are_found_and_what_workers_leave_is_removed(folder, tmp_path):
+def test_they_are_found_and_workers_leftovers_are_removed(folder, tmp_path):
     assert checkpoints.folder_of(str(tmp_path)) == str(tmp_path / folder)
     TrainingCheckpoints(str(tmp_path)).tidy()
     assert not list(tmp_path.rglob("tmp_worker_*"))
     assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
 
 
-def test_the_last_whole_one_becomes_the_latest(folder, tmp_path):
+def test_the_last_complete_checkpoint_becomes_the_latest(folder, tmp_path):
     data = folder / "model.ckpt-30.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
     (folder / "model.ckpt-20.index").write_bytes(b"no index")
@@ -61,7 +61,7 @@ def test_the_last_whole_one_becomes_the_latest(folder, tmp_path):
         OSError(errno.ESTALE, "Stale file handle"),
     ],
 )
-def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monkeypatch, error):
+def test_an_unreachable_checkpoint_does_not_count_as_damaged(folder, tmp_path, monkeypatch, error):
     def load(path: str) -> None:
         raise error
 
@@ -74,7 +74,7 @@ def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monk
 
 @contextlib.contextmanager
 def _no_file_can_be_opened() -> Iterator[None]:
-    """As where a process has too many open; TensorFlow's reader then tells no more than that in words."""
+    """Limits open files as in a busy process; TensorFlow's reader then only reports that as text."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = [os.open(os.devnull, os.O_RDONLY)]
     try:
@@ -85,14 +85,14 @@ def _no_file_can_be_opened() -> Iterator[None]:
         os.close(opened[0])
 
 
-def test_one_whose_files_cannot_be_opened_is_not_called_damaged(folder):
+def test_a_checkpoint_whose_files_cannot_be_opened_does_not_count_as_damaged(folder):
     path = str(folder / "model.ckpt-30")
     with _no_file_can_be_opened(), pytest.raises(TrainingError, match=r"cannot be read: .*Too many open files"):
         damage(path)
     assert damage(path) is None
 
 
-def test_one_that_could_not_be_read_for_a_moment_is_not_called_damaged(folder, monkeypatch):
+def test_a_temporarily_unreadable_checkpoint_does_not_count_as_damaged(folder, monkeypatch):
     load, failures = tf.train.load_checkpoint, [tf.errors.OpError(None, None, "error in the connection", 2)]
 
     def load_later(path: str):
@@ -106,19 +106,19 @@ def test_one_that_could_not_be_read_for_a_moment_is_not_called_damaged(folder, m
 
 
 def _cannot_be_read(file: Path) -> None:
-    """Puts a file there that is opened, and gives EIO, as one with a bad sector."""
+    """Writes a file whose reads fail with EIO, like one with a bad sector."""
     file.unlink()
     file.symlink_to("/proc/self/mem")
 
 
 @pytest.mark.parametrize("name", ["index", "data-00000-of-00001"])
-def test_one_that_the_disk_cannot_read_is_damaged_where_it_can_read_another(folder, tmp_path, name):
+def test_an_unreadable_checkpoint_is_damaged_if_another_is_readable(folder, tmp_path, name):
     _cannot_be_read(folder / f"model.ckpt-30.{name}")
     assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 20
     assert (folder / f"damaged-model.ckpt-30.{name}").is_symlink()
 
 
-def test_none_is_damaged_where_none_can_be_read(folder, tmp_path):
+def test_no_checkpoint_is_damaged_if_none_is_readable(folder, tmp_path):
     for step in (10, 20, 30):
         _cannot_be_read(folder / f"model.ckpt-{step}.data-00000-of-00001")
     with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: .*Input/output error") as caught:
@@ -141,7 +141,7 @@ def test_none_is_damaged_where_none_can_be_read(folder, tmp_path):
         ("data-00000-of-00001", lambda content: bytes(len(content))),
     ],
 )
-def test_one_that_is_not_whole_is_damaged(folder, name, change):
+def test_an_incomplete_checkpoint_is_damaged(folder, name, change):
     file = folder / f"model.ckpt-30.{name}"
     if change is None:
         file.unlink()
@@ -155,12 +155,12 @@ def _state_of(folder: Path) -> str:
     return f"model_checkpoint_path: {path}\nall_model_checkpoint_paths: {path}\n"
 
 
-def test_they_are_found_where_the_folder_was_moved_to(folder, tmp_path):
+def test_they_are_found_in_a_moved_folder(folder, tmp_path):
     (folder / "checkpoint").write_text(_state_of(folder))
     TrainingCheckpoints(str(tmp_path)).tidy()
     moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
     assert tf.train.latest_checkpoint(str(moved / folder.relative_to(tmp_path)))
-    # Nor is one called damaged for the place where it was.
+    # And none counts as damaged because of its old path.
     state = moved / folder.relative_to(tmp_path) / "checkpoint"
     state.write_text(_state_of(folder))
     assert TrainingCheckpoints(str(moved)).drop_damaged() == 30
@@ -171,7 +171,7 @@ def test_they_are_found_where_the_folder_was_moved_to(folder, tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"\0" * 100, b"\xff\xfe", b"model_checkpoint_pa", b'all_model_checkpoint_paths: "a"']
 )
-def test_a_damaged_state_is_written_anew(folder, tmp_path, content):
+def test_a_damaged_state_is_rewritten(folder, tmp_path, content):
     state = folder / "checkpoint"
     state.write_bytes(content)
     TrainingCheckpoints(str(tmp_path)).tidy()
@@ -180,7 +180,7 @@ def test_a_damaged_state_is_written_anew(folder, tmp_path, content):
     assert tf.train.latest_checkpoint(str(folder)) == str(folder / "model.ckpt-30")
 
 
-def test_what_training_starts_from_is_not_taken_for_its_own(folder, tmp_path):
+def test_the_initial_weights_are_not_taken_for_a_checkpoint_of_the_training(folder, tmp_path):
     (tmp_path / "pretrained").mkdir()
     for path in folder.glob("model.ckpt-30.*"):
         name = path.name.replace("-30", "-1000000")

@@ -1,4 +1,4 @@
-"""What the Estimator path takes of the user's functions: the params that a model_fn reads, and a whole trainer_fn."""
+"""The Estimator path's use of the user's functions: a model_fn's params, and a complete trainer_fn."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def params():
         (lambda params: params.get("absent"), {("absent",)}),
     ],
 )
-def test_what_is_read_is_noted(params, use, read):
+def test_the_params_that_are_read_are_recorded(params, use, read):
     use(params)
     assert {each for each in params.read if each != ("optimizer",) or ("optimizer",) in read} >= read
     assert bool(params.read) is bool(read)
 
 
-def test_it_is_a_dict_of_the_same_values(params):
+def test_the_params_are_a_dict_of_the_same_values(params):
     assert params == VALUES
     assert json.loads(json.dumps(params)) == dict(params) == {**params} == params.copy() == VALUES
     assert type(params.copy()) is type(params.copy()["optimizer"]) is dict
@@ -59,7 +59,7 @@ def test_it_is_a_dict_of_the_same_values(params):
     assert isinstance(params, dict)
 
 
-def test_what_a_trainer_fn_does_not_return_is_named():
+def test_missing_results_of_a_trainer_fn_are_named():
     from tfx_estimator.components.trainer.estimator import path
 
     with pytest.raises(UserCodeError, match="trainer_fn returned no eval_spec, train_spec"):

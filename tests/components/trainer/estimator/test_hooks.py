@@ -1,4 +1,4 @@
-"""What the hook of observers calls, and when; and a train_op that never raises global_step is ended."""
+"""The calls of the observers' hook; and a train_op that never increments global_step is ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model_fn(features, labels, mode, params):
 
 @pytest.fixture
 def train(tmp_path):
-    """Trains a number that is raised in each run; the step in every `every`-th one only."""
+    """Increments a number in each run, and the step only in every `every`-th one."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -66,15 +66,15 @@ def unmoved(steps: int, **options) -> UnmovedStep:
     return UnmovedStep(steps, runs=20, **options)
 
 
-def test_one_that_moves_after_many_runs_is_trained_to_its_end_and_one_that_does_not_is_ended(train):
+def test_a_slow_global_step_trains_to_the_end_and_a_constant_one_is_ended(train):
     assert train(19, 5, unmoved(5)) == 95
-    # Once more, from a step that is not the first.
+    # Again, from a later step.
     assert train(19, 7, unmoved(7)) == 7 * 19
     with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 7: training to step 9 would"):
         train(1000, 9, unmoved(9))
 
 
-def test_where_another_task_may_move_it_there_is_time_for_that(train):
+def test_a_global_step_that_another_task_may_increment_gets_more_time(train):
     assert train(50, 1, unmoved(1, alone=False, seconds=1000.0)) == 50
     with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 1"):
         train(50, 9, unmoved(9, alone=False, seconds=0.0))
@@ -82,7 +82,7 @@ def test_where_another_task_may_move_it_there_is_time_for_that(train):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
-def test_a_training_by_such_a_model_fn_ends(training, settings, importable):
+def test_a_training_with_such_a_model_fn_ends(training, settings, importable):
     (importable / "uncounted.py").write_text(MODEL_FN)
     with pytest.raises(UserCodeError, match="ran 1,001 times, and global_step stayed at 0: training to step 60 would"):
         training.run(settings(trainer={"model": "uncounted:model_fn"}))

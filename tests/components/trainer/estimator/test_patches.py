@@ -1,4 +1,4 @@
-"""What a training task changes in TensorFlow is still needed, and helps."""
+"""A training task's patches of TensorFlow are still needed, and work."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Found = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def found() -> tuple[Found, Found]:
-    """What came of each fault, by the patch's target: without the patches, and with them."""
+    """Returns each fault's result by the patch's target: without the patches, and with them."""
     outputs = finish(*(start_python(str(FAULTS), which, cwd=ROOT) for which in ("without", "with")), timeout=280)
     without, patched = (dict(map(json.loads, out.splitlines())) for out in outputs)
     return without, patched
 
 
-# What a fault says without the patch; None where the check compares numbers. What there is with it.
+# The error without the patch, or None if the check compares numbers; and the result with it.
 CHECKS: dict[str, tuple[Any, Any]] = {
     "CheckpointSaverHook.__init__": (None, [0, 7, 14, 20]),
     "SessionManager.__init__": ([30], [1]),
@@ -48,20 +48,20 @@ CHECKS: dict[str, tuple[Any, Any]] = {
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CHECKS)
-def test_without_the_patch_there_is_a_fault_that_it_mends(found: tuple[Found, Found], name: str) -> None:
+def test_the_patch_fixes_an_existing_fault(found: tuple[Found, Found], name: str) -> None:
     assert [target.partition(":")[2] for target in found[0]] == list(CHECKS)
     without, patched = (next(each for target, each in side.items() if target.endswith(f":{name}")) for side in found)
-    fault, mended = CHECKS[name]
+    fault, fixed = CHECKS[name]
     if fault is None:
-        # A checkpoint hook asks only if one may be due.
+        # A checkpoint hook reads the step only if a checkpoint may be due.
         assert without["runs"] - patched["runs"] >= 16
         without, patched = (side["saved"] for side in (without, patched))
-        assert without == mended
+        assert without == fixed
     elif isinstance(fault, str):
         assert fault in without
     else:
         assert without == fault
-    assert patched == mended
+    assert patched == fixed
 
 
 @pytest.mark.unit

@@ -1,4 +1,4 @@
-"""One of two tasks that are asked to stop at many moments: `python -m tests.components.trainer.keras.stopping …`."""
+"""One of two tasks that get stop requests at many moments: `python -m tests.components.trainer.keras.stopping …`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Saves(list):
 
 
 def main(index: str, addresses: str, folder: str, rounds: str) -> None:
-    """Trains nothing, as often as asked, in steps that the tasks do together, and prints where each training stopped.
+    """Runs rounds of empty synchronous steps, and prints the step at which each round stopped.
 
     Args:
         index: 0 is the chief.

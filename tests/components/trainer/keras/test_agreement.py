@@ -1,4 +1,4 @@
-"""Two tasks that train in step, asked to stop at any moment, stop after the same step."""
+"""Two synchronous tasks stop after the same step, whenever a stop is requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUNDS = 40
 
 
 @pytest.mark.long
-def test_two_tasks_stop_after_the_same_step_whenever_they_are_asked(tmp_path):
+def test_two_tasks_stop_after_the_same_step_at_any_moment(tmp_path):
     addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
     arguments = (addresses, str(tmp_path), str(ROUNDS))
     module = "tests.components.trainer.keras.stopping"
@@ -23,6 +23,6 @@ def test_two_tasks_stop_after_the_same_step_whenever_they_are_asked(tmp_path):
     chief, worker = (json.loads(out.splitlines()[-1]) for out in outputs)
     assert chief == worker
     assert len(chief) == ROUNDS
-    # The checkpoint is of the step that it stopped after, which is not the same each time.
+    # The checkpoint is of the last step, which differs between rounds.
     assert all(step == saved for step, saved in chief)
     assert len({step for step, _ in chief}) > 4

@@ -34,7 +34,7 @@ def test_it_is_that_of_the_step(make, rates):
 
 
 @pytest.mark.parametrize("kind", ["legacy", "new"])
-def test_a_schedule_of_the_users_own_is_given_the_step_as_its_optimizer_gives_it(kind):
+def test_a_users_schedule_gets_the_step_in_the_optimizers_type(kind):
     seen = []
 
     class Own(tf.keras.optimizers.schedules.LearningRateSchedule):

@@ -1,4 +1,4 @@
-"""The drivers of a Keras training: what happens between two steps of one execution."""
+"""The drivers of a Keras training: actions between two steps of one execution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.unit
 
 
 class _Watch:
-    """Executions of other lengths than the averagings."""
+    """Executions whose length differs from the averaging interval."""
 
     total, step = 11, 2
 
@@ -29,7 +29,7 @@ class _Watch:
 
 
 @pytest.mark.parametrize("driver", ["fit", "loop"])
-def test_an_averaging_is_told_of_each_global_step_in_turn(driver):
+def test_an_averaging_gets_each_global_step_in_order(driver):
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.keras import drivers

@@ -1,4 +1,4 @@
-"""A loss that is not a number ends a Keras training for good."""
+"""A NaN loss ends a Keras training without a retry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Diverging(tf.keras.Model):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
-def test_a_loss_that_is_not_a_number_ends_training_and_publishes_nothing(training, settings, importable):
+def test_a_nan_loss_ends_training_and_publishes_nothing(training, settings, importable):
     (importable / "wrong_network.py").write_text(NETWORK)
     trainer = {"model": "wrong_network:Diverging", "path": "keras_custom_loop", "distribution": {"max_restarts": 3}}
     with pytest.raises(errors.TrainingError, match=r"the loss of step \d+ is not a number") as caught:

@@ -1,4 +1,4 @@
-"""What follows from the evaluations of a Keras training."""
+"""The consequences of evaluations in a Keras training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 
 class Losses:
-    """Evaluates checkpoints to the losses that a test says, and notes which."""
+    """Returns given losses for checkpoints, and records which were evaluated."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **losses: float) -> None:
         self.folder, self.losses = folder, losses
@@ -36,11 +36,11 @@ class Losses:
         return Evaluations(lambda: self, str(self.folder), keeper, 0.0, ProgressWriter(str(self.folder / "progress")))
 
 
-def test_a_checkpoint_whose_loss_is_not_a_number_ends_nothing_but_the_last_is_judged(tmp_path, monkeypatch):
+def test_a_checkpoint_with_a_nan_loss_is_tolerated_unless_it_is_the_last(tmp_path, monkeypatch):
     losses = Losses(tmp_path, monkeypatch, at_10=math.nan, at_20=1.0, at_30=math.nan)
     evaluations = losses.evaluations()
     assert [evaluations.ends() for _ in range(2)] == [False, False]
-    # What was evaluated while training is not evaluated again.
+    # Checkpoints that were evaluated during training are not evaluated again.
     assert evaluations.choose(losses.path("20")) == losses.path("20")
     assert losses.seen == ["at_10", "at_20"]
     with pytest.raises(TrainingError, match=r"the loss of checkpoint .*model\.ckpt-30 is not a number"):
@@ -58,7 +58,7 @@ def test_an_evaluator_follows_to_the_last_checkpoint(tmp_path, monkeypatch):
     assert len(losses.seen) == 3
 
 
-def test_what_would_be_exported_by_a_decision_has_a_loss(tmp_path, monkeypatch):
+def test_an_exported_checkpoint_has_a_loss(tmp_path, monkeypatch):
     class Kept:
         def knows(self, step):
             return True

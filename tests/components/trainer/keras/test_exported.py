@@ -1,4 +1,4 @@
-"""What is exported of a model: all that its answers need."""
+"""A model's export contains everything that its answers need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
 class Decoded(tf.keras.layers.Layer):
-    """Stands for a Transform graph: the raw bytes as floats."""
+    """A stand-in for a Transform graph: the raw bytes as floats."""
 
     def __init__(self, shape=(2, 2, 1)):
         super().__init__()
@@ -35,7 +35,7 @@ IMAGES = np.array([10, 20, 30, 40, 7, 10, 20, 10], np.uint8).reshape(2, 2, 2, 1)
 
 
 def save(model, folder, shape):
-    """Exports a model of images of a shape."""
+    """Exports a model for images of a shape."""
     declared = SimpleNamespace(
         transform_output=SimpleNamespace(transform_features_layer=lambda: Decoded(shape)),
         feature_spec={"image": tf.io.FixedLenFeature([], tf.string)},
@@ -45,7 +45,7 @@ def save(model, folder, shape):
 
 
 def export(model, folder):
-    """What the exported model answers."""
+    """Returns the exported model's answers."""
     save(model, folder, IMAGES.shape[1:])
     answers = tf.saved_model.load(str(folder)).signatures["images"](images=tf.constant(IMAGES))
     return {name: value.numpy() for name, value in answers.items()}
@@ -57,7 +57,7 @@ def table(factor: int) -> tf.lookup.StaticHashTable:
 
 
 class Kept(tf.Module):
-    """With a table of its own, and others where a layer alone would not find them."""
+    """A module with tables in nested containers, which a layer alone would not find."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,7 @@ class Kept(tf.Module):
 
 
 class Published(tf.Module):
-    """What somebody has saved: weights, and a vocabulary in a file."""
+    """A foreign SavedModel with weights and a vocabulary file."""
 
     def __init__(self, vocabulary):
         super().__init__()
@@ -94,14 +94,14 @@ class Reading(tf.keras.layers.Layer):
 
     def call(self, inputs, training=False):
         if training:
-            # As a state of its own would change.
+            # Changes like a state of its own.
             self.loaded.weight.assign_add(tf.ones_like(self.loaded.weight))
         words = tf.cast(inputs, tf.int64)
         return self.loaded(words) + tf.cast(self.kept["module"](words), tf.float32)
 
 
 def reading(folder, is_compiled):
-    """A network with such a layer, as either Keras path makes it."""
+    """A network with such a layer, as on either Keras path."""
     image = tf.keras.Input((2, 2, 1), name="image")
     hidden = Reading(folder)(tf.keras.layers.Flatten()(image))
     network = tf.keras.Model(image, tf.keras.layers.Dense(3, name="logits")(hidden))
@@ -133,7 +133,7 @@ def test_tables_anywhere_and_loaded_models_are_saved_restored_and_exported(tmp_p
     else:
         execute = make_execute(model, tf.distribute.get_strategy())
         execute(iter(batches), tf.constant(2, tf.int64))
-    # No weight to Keras: what its model does with it alone changes it.
+    # The loaded weight is none of Keras's: only the layer's own assignment changes it.
     assert {each.name for each in model.trainable_variables} == {"logits/kernel:0", "logits/bias:0"}
     np.testing.assert_array_equal(layer.loaded.weight.numpy(), before + 2)
     Saver(model, str(tmp_path / "training"), 1, task).save(2)
@@ -151,7 +151,7 @@ def test_tables_anywhere_and_loaded_models_are_saved_restored_and_exported(tmp_p
 
 
 class Measured(tf.keras.layers.Layer):
-    """Measures what goes through it: by metrics of its own, wherever they are, and by one that Keras makes."""
+    """Measures its inputs with its own metrics, in various places, and with one that Keras creates."""
 
     def __init__(self):
         super().__init__()

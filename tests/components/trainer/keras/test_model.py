@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 SECTION = TrainerSection(model="own:net", train_steps=1, path="keras")
 
 
-def test_what_it_brings_is_told_and_what_has_no_effect():
+def test_notices_name_its_own_parts_and_options_without_effect():
     model = tf.keras.Sequential([tf.keras.layers.Dense(3, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
     assert compiled_notices(model, SECTION, ["trainer.optimizer.name", "trainer.seed"]) == [
@@ -43,7 +43,7 @@ OF_PROBABILITIES = tf.keras.losses.SparseCategoricalCrossentropy()
         (OF_PROBABILITIES, 3, None, "takes probabilities, and the model ends"),
     ],
 )
-def test_it_is_said_where_the_loss_does_not_tell_or_does_not_fit_the_outputs(loss, units, last, notice):
+def test_a_notice_names_an_unclear_or_unsuitable_loss(loss, units, last, notice):
     model = tf.keras.Sequential([tf.keras.Input([4], name="image"), tf.keras.layers.Dense(units, activation=last)])
     model.compile("sgd", loss)
     notices = compiled_notices(model, SECTION, [])[1:]

@@ -1,4 +1,4 @@
-"""An exported model goes over to TensorFlow Lite and to ONNX, as the page on serving says."""
+"""An exported model is converted to TensorFlow Lite and ONNX, as the page on serving describes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ np.save(sys.argv[3], session.run(["probabilities"], {"images": np.load(sys.argv[
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """Where the page's script has put a model, and what that answers to the images."""
+    """The model converted by the page's script, and its answers to the images."""
     folder = tmp_path_factory.mktemp("on_devices")
     layers = [
         tf.keras.layers.Conv2D(4, 3, activation="relu"),

@@ -1,4 +1,4 @@
-"""How steps are handed out to the workers of parameter servers, and variables to the servers."""
+"""The distribution of steps to the workers of parameter servers, and of variables to the servers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def network(num_classes):
     ("checkpoints", "reports", "steps"),
     [(100, 40, 25), (25, 20, 25), (1000, 100, 100), (97, 20, 97), (5, 1, 5), (300, 1, 10), (503, 100, 100)],
 )
-def test_a_stretch_ends_at_each_checkpoint_and_is_not_short(checkpoints, reports, steps):
+def test_a_stretch_ends_at_each_checkpoint_and_is_long_enough(checkpoints, reports, steps):
     section = TrainerSection(model="mnist_cnn", save_checkpoints_steps=checkpoints, log_every_steps=reports)
     assert stretch(section) == steps
-    # One that divides by nothing has a shorter one before each checkpoint.
+    # A prime interval has a shorter stretch before each checkpoint.
     assert checkpoints % steps == 0 or checkpoints == 503
 
 
@@ -50,7 +50,7 @@ def test_a_stretch_ends_at_each_checkpoint_and_is_not_short(checkpoints, reports
         ("keras", {"fixed_shards": 3}, [262, 261, 261]),
     ],
 )
-def test_variables_are_cut_as_declared_and_what_is_served_is_whole(training, settings, importable, path, cut, rows):
+def test_variables_are_partitioned_as_declared_and_whole_in_the_export(training, settings, importable, path, cut, rows):
     import tensorflow as tf
 
     built = importable / "built"
@@ -61,7 +61,7 @@ def test_variables_are_cut_as_declared_and_what_is_served_is_whole(training, set
     assert run.get_float_custom_property("last_step") == 60
     trained, *others = map(json.loads, built.read_text().splitlines())
     assert trained == [[count, 10] for count in rows]
-    # To be evaluated and served.
+    # For evaluation and export.
     assert others
     assert all(each == [[784, 10]] for each in others)
     served = tf.saved_model.load(str(model / "Format-Serving"))
@@ -73,7 +73,7 @@ def test_variables_are_cut_as_declared_and_what_is_served_is_whole(training, set
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
-def test_servers_do_not_wait_for_each_other_whatever_the_environment_says_of_threads(training, settings, monkeypatch):
+def test_servers_do_not_wait_for_each_other_whatever_the_exported_threads(training, settings, monkeypatch):
     monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "1")
     train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     section = {"path": "keras", "distribution": {"train": train, "max_restarts": 0}}
@@ -124,9 +124,9 @@ def test_the_metrics_of_a_train_step_are_those_of_a_stretch(training, settings, 
     from tests.equivalence.conftest import read_losses
 
     (importable / "counted_network.py").write_text(COUNTED)
-    # One worker does the steps, one after the other: the last that is handed out is the last that is done.
+    # A single worker executes the steps in order: the last scheduled step is the last executed.
     train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     section = {"path": path, "model": "counted_network:network", "distribution": {"train": train, "max_restarts": 0}}
     _, run = training.run(settings(section, path=path))
-    # The first stretches are short, as nobody knows how long they will last.
+    # The first stretches are short, since their duration is unknown.
     assert read_losses(run.uri, ("seen",))[1:] == [(40, 20.0), (60, 20.0)]

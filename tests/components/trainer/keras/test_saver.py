@@ -1,4 +1,4 @@
-"""What is kept of a Keras training, and what is made of a folder that was moved, damaged, or is of something else."""
+"""The checkpoints of a Keras training, and folders that were moved, damaged, or belong to something else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.base.errors import TrainingError
 
 
 class Model(tf.keras.Model):
-    """Of one weight, with an optimizer that has a slot for it."""
+    """A model of one weight, with an optimizer that has slots for it."""
 
     def __init__(self, size: int = 3, optimizer: str = "Adam") -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def saved(folder) -> list[int]:
 
 @pytest.fixture
 def trained(tmp_path):
-    """A folder with the checkpoints of steps 30, 40 and 50, and what the model was at each."""
+    """A folder with the checkpoints of steps 30, 40 and 50, and the model's state at each."""
     folder, model = tmp_path / "training", Model()
     saver, states = make(folder, model), {}
     for step in (10, 20, 30, 40, 50):
@@ -67,7 +67,7 @@ def test_the_newest_are_kept_and_restored_with_the_optimizers_slots(trained, tmp
     assert make(tmp_path / "empty", Model()).restore() == 0
 
 
-def test_a_moved_folder_is_gone_on_with_and_what_it_keeps_stays_bounded(trained, tmp_path):
+def test_training_resumes_in_a_moved_folder_which_stays_bounded(trained, tmp_path):
     folder, _ = trained
     TrainingCheckpoints(str(folder)).tidy()
     moved = tmp_path / "elsewhere" / "moved"
@@ -82,7 +82,7 @@ def test_a_moved_folder_is_gone_on_with_and_what_it_keeps_stays_bounded(trained,
 
 
 @pytest.mark.parametrize("suffix", ["index", "data-00000-of-00001"])
-def test_the_checkpoint_before_a_damaged_one_is_gone_on_with(trained, suffix):
+def test_training_resumes_from_the_checkpoint_before_a_damaged_one(trained, suffix):
     folder, states = trained
     path = folder / f"model.ckpt-50.{suffix}"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -96,7 +96,7 @@ def test_the_checkpoint_before_a_damaged_one_is_gone_on_with(trained, suffix):
     assert saved(folder) == [40, 50, 60]
 
 
-def test_what_a_killed_save_left_is_no_checkpoint_and_does_not_stay(trained):
+def test_remains_of_a_killed_save_are_no_checkpoint_and_are_removed(trained):
     folder, _ = trained
     draft = folder / "model.ckpt-60_temp"
     draft.mkdir()
@@ -118,7 +118,7 @@ def test_a_checkpoint_of_something_else_is_refused(trained, other):
 
 
 class Scored(tf.keras.Model):
-    """With a metric that makes its variables as it is used first."""
+    """A model with a metric that creates its variables on first use."""
 
     def __init__(self, size: int = 3) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Scored(tf.keras.Model):
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_metrics_that_are_made_in_an_evaluation_are_looked_for_in_no_checkpoint(tmp_path, precision):
+def test_metrics_created_in_an_evaluation_are_not_expected_in_a_checkpoint(tmp_path, precision):
     tf.keras.mixed_precision.set_global_policy(precision)
     try:
         trained, evaluated = Scored(), Scored()
@@ -151,7 +151,7 @@ def test_metrics_that_are_made_in_an_evaluation_are_looked_for_in_no_checkpoint(
         evaluated.evaluate_batch()
     assert evaluated.f1.variables
 
-    # What is of the model itself is missed as ever.
+    # Missing variables of the model itself are still an error.
     evaluated.late = tf.keras.layers.Dense(1)
     evaluated.late.build((None, 2))
     with pytest.raises(AssertionError):
@@ -160,7 +160,7 @@ def test_metrics_that_are_made_in_an_evaluation_are_looked_for_in_no_checkpoint(
         restore_weights(other, tf.train.latest_checkpoint(str(tmp_path)))
 
 
-def test_what_a_worker_must_save_as_well_is_not_kept(trained):
+def test_a_workers_own_checkpoints_are_not_kept(trained):
     folder, _ = trained
     model = Model()
     saver = make(folder, model, kind=WORKER)
@@ -174,7 +174,7 @@ def test_what_a_worker_must_save_as_well_is_not_kept(trained):
 
 
 class Normalised(tf.keras.Model):
-    """With a layer that keeps a mean beside its variables, and a metric that makes its own late."""
+    """A model with a layer that keeps a mean besides its variables, and a metric that creates its variables late."""
 
     def __init__(self, mean: float) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class Normalised(tf.keras.Model):
 
 
 @pytest.mark.parametrize("how", ["training", "weights", "late metric", "warm start"])
-def test_a_normalisation_goes_by_the_mean_that_was_restored(tmp_path, how):
+def test_a_normalisation_uses_the_restored_mean(tmp_path, how):
     trained, other = Normalised(5.0), Normalised(-3.0)
     make(tmp_path, trained).save(1)
     path = tf.train.latest_checkpoint(str(tmp_path))

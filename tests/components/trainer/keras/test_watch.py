@@ -1,4 +1,4 @@
-"""How many steps an execution has, and what is done after it."""
+"""The number of steps of an execution, and the actions after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Saves(list):
 
 
 class Tasks:
-    """The other tasks agree with what this one says, but for what a test has them say.
+    """Makes the other tasks agree with this one, except for values that a test sets.
 
     Args:
         others: What another task says.
@@ -91,18 +91,18 @@ class Averaging:
         self.steps.append((self.watch.step, len(self.saves)))
 
 
-def test_weights_are_averaged_before_each_checkpoint_that_is_not_in_turn(make, clock):
+def test_weights_are_averaged_before_each_checkpoint_between_the_intervals(make, clock):
     averaging = Averaging()
     options = {"save_checkpoints_steps": 20, "sync_every": 8, "train_steps": 60}
     averaging.watch, averaging.saves = make(averaging=averaging, **options)
     averaging.watch.begin(0)
-    # In turn the executions do it, in their graph: none is shorter for it.
+    # At the interval, executions average in their graph: none is shorter because of it.
     assert run(averaging.watch, clock, 0.001) == [1, 2, 4, 8, 16, 20, 30, 40, 60]
     assert averaging.steps == [(20, 0), (60, 2)]
     assert averaging.saves == [20, 40, 60]
 
 
-def test_tasks_that_train_by_themselves_end_together_where_one_diverges(make, clock):
+def test_independently_training_tasks_end_together_if_one_diverges(make, clock):
     options = {"sync_every": {"steps": 8}, "averaging": object()}
     watch, saves = make(others={3: 1.0}, save_checkpoints_steps=50, **options)
     with pytest.raises(TrainingError, match="loss of a task, up to step 0, is not a number"):
@@ -124,22 +124,22 @@ def test_no_execution_is_much_longer_than_half_a_second(make, clock, step_second
     assert max(after - before for before, after in itertools.pairwise(ends)) == most
 
 
-def test_with_parameter_servers_executions_have_always_the_same_length_but_no_more_than_ten_seconds(make, clock):
+def test_with_parameter_servers_executions_have_a_constant_length_of_at_most_ten_seconds(make, clock):
     watch, saves = make(fixed=True, save_checkpoints_steps=50)
     watch.begin(0)
-    # But for the first, of which nobody knows how long it will last, and the one after it, as much was built in it.
+    # Except the first, whose duration is unknown, and the next one, since the first includes graph building.
     assert run(watch, clock, 0.1) == [5, 10, 20, 30, 40, 50, 60, 80, 90, 100, 105]
     assert saves == [50, 100, 105]
     watch, saves = make(fixed=True, save_checkpoints_steps=50)
     watch.begin(0)
     ends = run(watch, clock, 3.0, 30.0)
-    # Parts of 20, so that they end where something is due.
+    # Fractions of 20, so that they end where something is due.
     assert max(after - before for before, after in itertools.pairwise(ends)) == 2
     assert saves == [50, 100, 105]
 
 
 def fit(watch, clock, step_seconds, build_seconds):
-    """As `fit_by_workers` does, whose epochs are as long as the first of them; returns where each call began."""
+    """Like `fit_by_workers`, whose epochs all have the first one's length; returns the start of each call."""
     begins, ends = [], []
     while not watch.ended:
         steps = watch.next_steps()
@@ -154,9 +154,9 @@ def fit(watch, clock, step_seconds, build_seconds):
 @pytest.mark.parametrize(
     ("declared", "seconds", "begins", "ends", "saved"),
     [
-        # What workers build at the beginning makes no stretch shorter.
+        # Graph building at the start makes no stretch shorter.
         ((200, 20), (0.01, 60.0), [0, 10, 20], [5, 10, *range(20, 1001, 20)], [200, 400, 600, 800, 1000]),
-        # A slow fit has short stretches, and is still one.
+        # A slow fit has short stretches in a single call.
         ((200, 20), (1.5, 60.0), [0, 10], [5, 10, *range(15, 1001, 5)], [200, 400, 600, 800, 1000]),
         # Stretches that do not divide the interval end at a checkpoint.
         ((470, 1000), (0.01, 5.0), [0, 10, 20, 460, 470, 480, 940], None, [470, 940, 1000]),
@@ -183,14 +183,14 @@ def test_a_machine_that_becomes_slower_has_shorter_executions(make, clock):
     assert last - before == 1
 
 
-def test_it_goes_by_the_pace_of_all_tasks(make, clock):
+def test_it_uses_the_pace_of_all_tasks(make, clock):
     watch, _ = make({0: 0.0985}, train_steps=1000, save_checkpoints_steps=1000, log_every_steps=1000)
     watch.begin(0)
     ends = run(watch, clock, 0.001)
     assert ends[-2] - ends[-3] == 10
 
 
-def test_it_stops_soon_after_the_asked_step_and_saves(make, clock, tmp_path):
+def test_it_stops_soon_after_the_requested_step_and_saves(make, clock, tmp_path):
     watch, saves = make(save_checkpoints_steps=50, log_every_steps=100)
     watch.begin(0)
     request_stop(str(tmp_path / "stop"), 33)
@@ -199,14 +199,14 @@ def test_it_stops_soon_after_the_asked_step_and_saves(make, clock, tmp_path):
     assert saves == [36]
 
 
-def test_it_stops_where_only_another_task_has_seen_the_request(make, clock):
+def test_it_stops_if_only_another_task_has_seen_the_request(make, clock):
     watch, saves = make({1: 1.0}, save_checkpoints_steps=50)
     watch.begin(7)
     assert watch.stopped
     assert saves == []
 
 
-def test_what_is_done_is_not_stopped(make, tmp_path):
+def test_a_finished_training_is_not_stopped(make, tmp_path):
     watch, saves = make(save_checkpoints_steps=50)
     request_stop(str(tmp_path / "stop"), 0)
     watch.begin(105)
@@ -215,7 +215,7 @@ def test_what_is_done_is_not_stopped(make, tmp_path):
     assert saves == []
 
 
-def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(make, clock, tmp_path):
+def test_it_ends_after_a_deciding_checkpoint_but_a_stop_skips_the_decision(make, clock, tmp_path):
     answers = [False, True]
     watch, saves = make(save_checkpoints_steps=30, log_every_steps=100, ends=lambda: answers.pop(0))
     watch.begin(0)
@@ -236,7 +236,7 @@ def test_tasks_that_begin_at_different_steps_do_not_train(make):
         watch.begin(50)
 
 
-def test_a_loss_that_is_not_a_number_ends_training_without_a_checkpoint(make, clock):
+def test_a_nan_loss_ends_training_without_a_checkpoint(make, clock):
     watch, saves = make(save_checkpoints_steps=1)
     watch.begin(50)
     with pytest.raises(TrainingError, match="loss of step 51 is not a number") as caught:
@@ -245,7 +245,7 @@ def test_a_loss_that_is_not_a_number_ends_training_without_a_checkpoint(make, cl
     assert saves == []
 
 
-def test_observers_are_called_before_a_checkpoint_and_before_what_follows_it(make, clock):
+def test_observers_are_called_before_a_checkpoint_and_before_the_actions_after_it(make, clock):
     observer = Noting(50, 100)
     watch, observer.saves = make(save_checkpoints_steps=50, observers=[observer])
     watch.begin(0)

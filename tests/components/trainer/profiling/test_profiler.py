@@ -24,7 +24,7 @@ def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
     section = {"train_steps": 20, "profile": PROFILE, "log_every_steps": 20, "save_checkpoints_steps": 10}
     made = settings({**section, **trainer})
     functions = built_in_function(made.trainer)
-    # By the same training, before it was stopped: there were other steps to profile, and other tasks.
+    # Left by the same training before it was stopped, with other steps and tasks.
     for name in ("chief-0", "worker-9"):
         old = Path(training.folder(made, made.trainer.train_steps, **functions), "profile", name)
         declared = '{"declared": {"start_step": 2, "steps": 3}}'
@@ -34,7 +34,7 @@ def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
     for folder in sorted(Path(run.uri, "profile").iterdir()):
         [profile] = folder.glob("plugins/profile/*/*.xplane.pb")
         if len(tasks) == 1:
-            # The checkpoint after the last of them is no step.
+            # The checkpoint after the last step is not a step.
             assert b"SaveV2" not in profile.read_bytes()
         found[folder.name] = json.loads((folder / "summary.json").read_text())
         assert f"profile of {folder.name}: " in (folder / "summary.txt").read_text()
@@ -73,15 +73,15 @@ def test_each_task_of_a_cluster_has_its_own(training, settings, path):
     found = _profiled(training, settings, ["chief-0", "worker-0"], path=path, distribution=distribution)
     for summary in found.values():
         _check(summary)
-        # Each step sends its gradients, and waits for those of the other.
+        # Each step sends its gradients and waits for the other worker's.
         assert summary["shares"]["communication"] > 0
 
 
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
-def test_parameter_servers_do_the_declared_steps_under_it_and_no_more(training, settings, path):
-    # They begin and end within a stretch of 10.
+def test_with_parameter_servers_exactly_the_declared_steps_are_profiled(training, settings, path):
+    # The profile begins and ends within a stretch of 10 steps.
     distribution = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}, "max_restarts": 0}
     declared = {"path": path, "distribution": distribution, "profile": {"start_step": 13, "steps": 4}}
     (summary,) = _profiled(training, settings, ["chief-0"], **declared).values()
@@ -91,12 +91,12 @@ def test_parameter_servers_do_the_declared_steps_under_it_and_no_more(training, 
 
 @pytest.mark.long
 @pytest.mark.cluster
-def test_of_an_estimators_parameter_servers_each_worker_is_profiled_with_what_it_computes(training, settings):
+def test_with_an_estimators_parameter_servers_each_worker_has_its_own_profile(training, settings):
     distribution = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}
     # Long enough for both workers: one of them may have done the first steps alone.
     found = _profiled(training, settings, ["chief-0", "worker-0"], distribution=distribution, train_steps=400)
     for summary in found.values():
-        # The steps are those of both.
+        # The steps count both workers'.
         assert summary["steps"] >= PROFILE["steps"]
         _check({**summary, "steps": PROFILE["steps"]})
         # Weights are pulled, and gradients pushed.

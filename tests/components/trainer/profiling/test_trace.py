@@ -1,4 +1,4 @@
-"""What is made of a profile: shares of the time, the dearest operations, and what to change."""
+"""The summary of a profile: shares of the time, the most expensive operations, and advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MILLISECOND = 10**9
 
 
 def space(*lines: tuple[str, list[tuple[str, int, int]]]):
-    """An XSpace of threads, each of events: name, begin and end in milliseconds."""
+    """Makes an XSpace of threads with events: name, begin and end in milliseconds."""
     made = xplane_pb2.XSpace()
     plane = made.planes.add(name="/host:CPU")
     for thread, events in lines:
@@ -30,7 +30,7 @@ def space(*lines: tuple[str, list[tuple[str, int, int]]]):
     return made
 
 
-def test_each_moment_counts_once_and_the_dearest_come_first():
+def test_each_moment_counts_once_and_the_most_expensive_come_first():
     found = summarise(
         space(
             ("python", [("EagerExecute", 0, 100)]),
@@ -42,7 +42,7 @@ def test_each_moment_counts_once_and_the_dearest_come_first():
                     ("while/body/_1/conv/Conv2D:_MklConv2D", 0, 40),
                 ],
             ),
-            # Half of it beside the convolution.
+            # Half of it in parallel with the convolution.
             (
                 "tf_Compute/2",
                 [("dense/MatMul:MatMul", 20, 60), ("reduce/CollectiveReduceV2:CollectiveReduceV2", 50, 70)],
@@ -66,7 +66,7 @@ def test_each_moment_counts_once_and_the_dearest_come_first():
 IDLE = [("tf_Compute/1", [("a/MatMul:MatMul", 0, 10)]), ("python", [("EagerExecute", 0, 100)])]
 BUSY = [("tf_Compute/1", [("a/MatMul:MatMul", 0, 100)])]
 SENDS = [("tf_Compute/1", [("a/MatMul:MatMul", 0, 20), ("all/NcclAllReduce:NcclAllReduce", 20, 95)])]
-# A GPU's, where CUPTI did not fit the driver: one H100 wrote the host's threads alone.
+# A GPU's profile with a CUPTI that did not match the driver: one H100 wrote only the host's threads.
 UNRECORDED = [("tf_gpu_private_0/1", [("ExecutorState::Process", 0, 90)])]
 
 
@@ -81,19 +81,19 @@ UNRECORDED = [("tf_gpu_private_0/1", [("ExecutorState::Process", 0, 90)])]
         (UNRECORDED, False, "None of the model's operations was recorded"),
     ],
 )
-def test_what_is_not_computed_is_told_by_where_it_runs(lines, cluster, advice):
-    (said,) = summarise(space(*lines), 1, cluster=cluster)["advice"]
-    assert advice in said
+def test_the_advice_for_other_time_depends_on_the_thread(lines, cluster, advice):
+    (text,) = summarise(space(*lines), 1, cluster=cluster)["advice"]
+    assert advice in text
     assert summarise(space(), 1, cluster=False)["shares"]["other"] == 1.0
 
 
-def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_operations(tmp_path):
+def test_xla_code_counts_as_computation_and_a_function_as_its_operations(tmp_path):
     """A real profile of a function that calls both."""
 
     def product(values):
         return tf.matmul(tf.matmul(values, values), values)
 
-    # TensorFlow would put its operations into those of the caller.
+    # Otherwise TensorFlow would inline its operations into the caller.
     plain = tf.function(product, experimental_attributes={"_noinline": True})
     compiled = tf.function(product, jit_compile=True)
 
@@ -106,7 +106,7 @@ def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_opera
     tf.profiler.experimental.start(str(tmp_path))
     for _ in range(5):
         both(values)
-    # A thread tells of an operation when it leaves it, which may be after the caller has got what it computed.
+    # A thread records an operation at its end, which may be after the caller has its result.
     time.sleep(1)
     tf.profiler.experimental.stop()
     (file,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
@@ -119,7 +119,7 @@ def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_opera
     assert "A function compiled by XLA is shown as one operation" in to_text("chief-0", found)
 
 
-def test_what_a_gpu_computes_is_told_by_its_operations():
+def test_a_gpus_kernels_are_named_by_their_operations():
     made = space(("python", [("SessionRun", 0, 100)]))
     plane = made.planes.add(name="/device:GPU:0")
     line = plane.lines.add(name="Stream #14(Compute)")
@@ -139,7 +139,7 @@ def test_what_a_gpu_computes_is_told_by_its_operations():
     ]
 
 
-def test_the_bubble_is_what_stages_wait_within_steps():
+def test_the_bubble_is_the_waiting_time_of_stages_within_steps():
     first = [
         ("while/body/_1/pipeline_stage0/conv/Conv2D:Conv2D", 0, 2),
         ("while/body/_1/pipeline_stage0_1/conv/Conv2D:Conv2D", 2, 4),
@@ -150,7 +150,7 @@ def test_the_bubble_is_what_stages_wait_within_steps():
         ("while/body/_1/pipeline_stage1/dense/BiasAdd:BiasAdd", 3, 6),
         ("SGD/update:ResourceApplyGradientDescent", 9, 10),
     ]
-    # The same again, whose last operation is late.
+    # The same with a late last operation.
     *later, (last, begin, _) = [(name, begin + 100, end + 100) for name, begin, end in first]
     later.append((last, begin, 110))
     beside = [(name, begin + 100, end + 100) for name, begin, end in second]

@@ -1,4 +1,4 @@
-"""When a profile begins and ends, and what becomes of one that cannot be made."""
+"""The start and end of a profile, and a profile that cannot be written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """Makes a profiler of steps 100 to 119, and tells what it does and says."""
+    """Makes a profiler of steps 100 to 119, and records its actions and notices."""
     did, progress = [], tmp_path / "progress"
     section = TrainerSection(model="mnist_cnn", profile=Profile())
 
@@ -39,7 +39,7 @@ def make(tmp_path, monkeypatch):
 
 
 def _go(profiler, *steps: int, ends: bool = False) -> None:
-    """Does what a training does that starts at the first step, in executions that end at the others."""
+    """Simulates a training that starts at the first step, with executions that end at the others."""
     profiler.begin(steps[0])
     for step, after in itertools.pairwise(steps):
         profiler.before_step(step)
@@ -48,16 +48,16 @@ def _go(profiler, *steps: int, ends: bool = False) -> None:
         profiler.end(steps[-1], {})
 
 
-def test_a_worker_that_counts_its_own_steps_ends_by_its_count(make):
+def test_a_worker_with_its_own_step_count_ends_by_that(make):
     profiler, did = make[0](), make[1]
     _go(profiler, 0, 100, 111)
-    # The global step, to which others have added.
+    # The global step includes other workers' steps.
     profiler.end(220, {})
     assert did == ["start", "stop", 11]
 
 
 @pytest.mark.parametrize(("start", "first"), [(0, 100), (50, 100), (95, 105), (500, 510)])
-def test_a_training_that_goes_on_warms_up_first(make, start, first):
+def test_a_resumed_training_warms_up_first(make, start, first):
     profiler, did = make[0](), make[1]
     _go(profiler, start, first)
     assert profiler.edges == (first, first + 20)
@@ -84,26 +84,26 @@ def _laid(folder, declared):
         ({}, ["start", "stop", 20]),
     ],
 )
-def test_one_that_is_there_is_made_again_where_it_is_of_other_steps(make, tmp_path, declared, again):
+def test_an_existing_profile_is_repeated_if_it_is_of_other_steps(make, tmp_path, declared, again):
     _laid(tmp_path / "profile" / "chief-0", declared)
     profiler, (_, did, notices) = make[0](), make
     _go(profiler, 200, 210, 230, ends=True)
     assert (did, notices()) == (again, [])
 
 
-def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
+def test_a_resumed_training_drops_profiles_of_other_steps(tmp_path):
     def kept():
         return sorted(path.name for path in (tmp_path / "profile").iterdir())
 
     drop_others(str(tmp_path), Profile())
     _laid(tmp_path / "profile" / "chief-0", {"declared": Profile().dict()})
     _laid(tmp_path / "profile" / "worker-0", {"declared": Profile(steps=9).dict()})
-    # Of a task that was killed meanwhile, and of one that was writing its summary.
+    # From a task that was killed during the profile, and from one that was writing its summary.
     (tmp_path / "profile" / "worker-1" / "plugins").mkdir(parents=True)
     write_files(tmp_path / "profile" / "worker-2", {"summary.json": "{"})
     drop_others(str(tmp_path), Profile())
     assert kept() == ["chief-0"]
-    # Of the user's own code, which profiles beside.
+    # From the user's own code, which profiles as well.
     theirs = dict.fromkeys(("plugins/profile/run.xplane.pb", "timeline-100.json"), b"theirs")
     write_files(tmp_path / "profile", theirs)
     drop_others(str(tmp_path), None)
@@ -111,7 +111,7 @@ def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
     assert kept() == ["plugins", "timeline-100.json"]
 
 
-def test_a_training_that_is_too_short_says_so_once(make):
+def test_a_training_that_is_too_short_gives_one_notice(make):
     profiler, (_, did, notices) = make[0](), make
     _go(profiler, 0, 90, ends=True)
     profiler.end(90, {})
@@ -120,7 +120,7 @@ def test_a_training_that_is_too_short_says_so_once(make):
 
 
 @pytest.mark.parametrize("fails", ["start", "stop"])
-def test_training_goes_on_where_it_cannot_be_written(make, monkeypatch, fails):
+def test_training_continues_if_it_cannot_be_written(make, monkeypatch, fails):
     def fail(*_):
         raise module.tf.errors.PermissionDeniedError(None, None, "read-only file system")
 
@@ -131,13 +131,13 @@ def test_training_goes_on_where_it_cannot_be_written(make, monkeypatch, fails):
     assert "training continues: read-only file system" in text
 
 
-def test_a_pipeline_is_looked_into_and_nothing_is_kept_or_said_of_a_short_one(tmp_path, monkeypatch):
+def test_a_pipeline_is_profiled_and_a_short_one_leaves_no_file_or_notice(tmp_path, monkeypatch):
     section = TrainerSection(train_steps=9, pipeline_parallel={"stages": 2, "microbatches": 2})
     arguments = str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(tmp_path / "progress"))
     profiler = Profiler.of(section, *arguments)
     assert profiler.edges == (20, 25)
     _go(profiler, 0, 9, ends=True)
     assert list(tmp_path.iterdir()) == []
-    # Where `bench` measures, its steps are left alone.
+    # During a measurement of `bench` its steps are not profiled.
     monkeypatch.setenv(MEASURE, Window(str(tmp_path), 1, 1, (0,)).to_environment())
     assert Profiler.of(section, *arguments) is None

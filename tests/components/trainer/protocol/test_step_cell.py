@@ -1,4 +1,4 @@
-"""The step that a task shows is read while it runs, and after its end, whatever its file lies on."""
+"""A task's step is read while it runs and after its end, on any file system."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("error", [None, OSError(errno.ENODEV, "No such device"), ValueError("longer than the file")])
-def test_what_is_set_is_read_at_once_with_and_without_memory_that_is_shared(tmp_path, monkeypatch, error):
-    # As of 9p without a cache, or FUSE with direct_io.
+def test_a_step_is_readable_at_once_with_and_without_shared_memory(tmp_path, monkeypatch, error):
+    # As on 9p without a cache, or FUSE with direct_io.
     def refuse(*_):
         raise error
 
@@ -29,7 +29,7 @@ def test_what_is_set_is_read_at_once_with_and_without_memory_that_is_shared(tmp_
         writer.set(step)
         assert reader.get() == step
     assert os.path.getsize(tmp_path / "step") == 8
-    # Whoever is started anew.
+    # A restarted task.
     StepCell(str(tmp_path / "step")).set(3)
     assert reader.get() == 3
 

@@ -1,4 +1,4 @@
-"""Tries pairings of a loss and an optimizer, in a process of their own; prints each one's verdict as JSON."""
+"""Tries pairings of a loss and an optimizer in a separate process; prints each verdict as JSON."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def metrics(each: tf.Tensor, labels: tf.Tensor) -> dict[str, Any]:
 
 
 def make_spec(folder: str, loss: str, optimizer: str, step: str, *specials: str) -> dict[str, Any]:
-    # As where a trainer_fn makes it.
+    # As if a trainer_fn had made it.
     made = OPTIMIZERS[optimizer]() if "outside" in specials else None
 
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
         if "gpu" in specials:
-            # No CPU has it.
+            # No CPU has this kernel.
             features = tf.raw_ops.NcclAllReduce(input=features, reduction="sum", num_devices=1, shared_name="")
         hidden = layers.dense(features, 64, activation=tf.nn.relu)
         if "norm" in specials:

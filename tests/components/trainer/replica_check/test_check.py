@@ -1,4 +1,4 @@
-"""Whether a user's loss and optimizer fit together under several replicas is found out by a step of training."""
+"""A trial step shows whether a user's loss and optimizer fit together under several replicas."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WORKERS = {"strategy": "multi_worker_mirrored"}
 
 
 def try_cases(codes: Codes, strategy: str, *cases: str) -> dict[str, str]:
-    """What each case comes to."""
+    """Returns the verdict of each case."""
     return {case: result for case, (result, _) in with_batches(codes, strategy, *cases).items()}
 
 
 def with_batches(codes: Codes, strategy: str, *cases: str) -> dict[str, tuple[str, str]]:
-    """The same, each with its global batch."""
+    """Returns each case's verdict and its global batch."""
     return {case: (result, batch) for case, result, batch in codes.answers(str(CASES), strategy, *cases)}
 
 
@@ -39,9 +39,9 @@ def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_these_or_with_all(codes):
+def test_replicas_with_whole_batches_are_right_if_they_equal_one_device_with_one_or_all_of_these(codes):
     right = {
-        # As in TensorFlow's tutorial of multi-worker training.
+        # As in TensorFlow's multi-worker tutorial.
         "global sgd minimize fixed": ("right", WHOLE),
         "global sgd minimize per_replica": ("right", f"{WHOLE} (trainer.distribution.input_batch: per_replica)"),
         "global sgd apply fixed": (
@@ -59,7 +59,7 @@ def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_the
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(480)
-def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(codes):
+def test_right_pairings_are_trained_and_wrong_ones_refused_with_the_reason(codes):
     right = {
         "mean adam minimize": "right",
         "global keras updates": "right",
@@ -70,16 +70,16 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(co
         "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: the trial runs on a CPU, where",
         # Twice the regularisation.
         L2: "right; under 2 replicas the first update of `dense",
-        # Each worker makes an optimizer of its own.
+        # Each worker makes its own optimizer.
         "mean keras updates outside": "right; whether its loss is scaled right is not known: the trial runs in one",
     }
     half = "is 0.50 times that of one device: the loss is a sum, or divided by the global batch"
     wrong = {
-        # The weights of Adam do not show a wrong scale; its slots do. Others have slots of squares.
+        # Adam's weights do not show a wrong scale; its slots do. Others have slots of squares.
         "global adam minimize": half,
         "global adagrad minimize": half,
         "global ftrl minimize": half,
-        # Given the same examples: of each its own, the statistics hide the factor.
+        # With the same examples: with different ones per replica, the statistics hide the factor.
         "global adam minimize norm": half,
         "mean adadelta updates": "is 2.00 times that of one device",
         "mean sgd apply": "the loss is a mean over each replica's own examples",
@@ -90,7 +90,7 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(co
     verdicts = try_cases(codes, "multi_worker_mirrored", *right, *wrong)
     check(verdicts, right, wrong)
     assert verdicts["mean sgd minimize dropout"].endswith("; chance")
-    # What is neither equal nor wrong by the number of replicas is trained, with the number.
+    # An update that is neither equal nor off by the number of replicas is trained, and its ratio shown.
     number = re.search(r"` is (\S+) times as large as on one device, and differs from it by (\S+) %", verdicts[L2])
     assert number, verdicts[L2]
     ratio, percent = map(float, number.groups())
@@ -100,15 +100,15 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(co
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_an_evaluation_that_would_report_something_else_is_refused(codes):
+def test_an_evaluation_with_different_results_is_refused(codes):
     wrong = {
         "global sgd apply": "the evaluation's `loss` is 0.50 times that of one device: it is a sum",
         "mean sgd minimize positives": "the evaluation's `positives` is 0.50 times that of one device",
     }
-    # TensorFlow's own would report half of the `accuracy_baseline`.
+    # Unpatched TensorFlow would report half of the `accuracy_baseline`.
     right = ("mean sgd minimize canned", "global sgd apply fixed", "mean sgd minimize positives fixed")
     verdicts = try_cases(codes, "evaluation", *right, "mean sgd minimize gpu", *wrong)
-    # Replicas that each take a batch of their own report what one device does.
+    # Replicas that each take their own batch report the same as one device.
     assert {verdicts[case] for case in right} == {"right"}
     assert verdicts["mean sgd minimize gpu"].startswith("right; whether its evaluation under several replicas is that")
     for case, result in wrong.items():
@@ -117,7 +117,7 @@ def test_an_evaluation_that_would_report_something_else_is_refused(codes):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_what_trains_on_one_device_alone_is_refused_with_the_reason(codes):
+def test_code_that_only_trains_on_one_device_is_refused_with_the_reason(codes):
     verdicts = try_cases(codes, "central_storage", "global adam minimize", "global keras updates", "mean adam alone")
     assert "is 0.50 times" in verdicts["global adam minimize"]
     # TensorFlow lists its slots twice there: see `estimator.patches`.
@@ -142,7 +142,7 @@ def test_what_trains_on_one_device_alone_is_refused_with_the_reason(codes):
         ({"eval": {"strategy": "mirrored"}}, False),
     ],
 )
-def test_only_replicas_in_step_need_a_check_and_once(tmp_path, distribution, needed):
+def test_only_synchronous_replicas_need_a_check_and_only_once(tmp_path, distribution, needed):
     from tfx_estimator.components.trainer.replica_check import verdict
 
     assert is_needed(tmp_path, distribution, MODULE) is needed
@@ -153,7 +153,7 @@ def test_only_replicas_in_step_need_a_check_and_once(tmp_path, distribution, nee
 
 
 @pytest.mark.unit
-def test_what_was_acknowledged_is_no_warning(tmp_path):
+def test_an_acknowledged_verdict_is_no_warning(tmp_path):
     from tfx_estimator.components.trainer.replica_check import verdict
 
     verdict.write(str(tmp_path), ["by chance", "another"], chance=["by chance"])
@@ -161,7 +161,7 @@ def test_what_was_acknowledged_is_no_warning(tmp_path):
     warned = [logging.WARNING] * 2
     assert [level for _, level in verdict.notes(found, [])] == warned
     assert list(verdict.notes(found, ["dropout"])) == [("by chance", logging.INFO), ("another", logging.WARNING)]
-    # Of a release before.
+    # From an earlier release.
     assert list(verdict.notes({"notes": ["a note"]}, ["dropout"])) == [("a note", logging.WARNING)]
 
 
@@ -174,17 +174,17 @@ def test_unnamed_devices_are_all_gpus(tmp_path, monkeypatch):
 
 
 @pytest.mark.unit
-def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(importable, declaration):
+def test_with_the_built_in_trainer_fn_only_a_users_model_fn_needs_one(importable, declaration):
     from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
 
     (importable / "own_networks.py").write_text(
         "def model_fn(features, labels, mode): pass\ndef network(num_classes): pass\nunknown = lambda: None\n"
     )
-    asked = {}
+    needed = {}
     for name in ("own_networks:model_fn", "own_networks:network", "own_networks:unknown", "mnist_cnn"):
         declared = declaration(model=name, distribution={"train": MIRRORED})
-        asked[name.split(":")[-1]] = is_needed(importable, None, {"trainer_fn": BUILT_IN_TRAINER_FN}, declared)
-    assert asked == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
+        needed[name.split(":")[-1]] = is_needed(importable, None, {"trainer_fn": BUILT_IN_TRAINER_FN}, declared)
+    assert needed == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
 
 
 def is_needed(

@@ -159,7 +159,7 @@ def test_workers_add_up_and_a_restart_begins_anew():
     assert found["peak_rss"] == 200
 
 
-def test_what_is_not_known_is_not_told():
+def test_unknown_measurements_are_left_out():
     assert Cost().properties(BATCH) == {}
     short = add(Cost(), task(), step(0, 0, 0), step(1, 1, 1))
     assert short.properties(BATCH) == {}
@@ -172,7 +172,7 @@ def test_what_is_not_known_is_not_told():
     }
 
 
-def test_a_task_tells_what_it_has_used(tmp_path):
+def test_a_task_reports_its_cpu_time_and_memory(tmp_path):
     path = str(tmp_path / "progress.jsonl")
     ProgressWriter(path).write(Event.STEP, step=3)
     ProgressWriter(path).write(Event.TRAINED)
@@ -195,7 +195,7 @@ child.kill()
 """
 
 
-def test_what_a_process_and_all_below_it_have_used_is_counted():
+def test_the_cpu_time_of_a_process_and_its_descendants_is_counted():
     before = cpu_seconds(os.getpid())
     with subprocess.Popen([sys.executable, "-c", COMPUTES], stdin=subprocess.PIPE) as process:
         while (found := cpu_seconds(process.pid)) < 1.0:

@@ -23,12 +23,12 @@ def run_lines(codes) -> Callable[[str], list[str]]:
 
 
 @pytest.mark.parametrize("module", ["estimator.path", "executor"])
-def test_a_task_or_a_replica_imports_what_training_needs_and_no_more(run_lines, module):
+def test_a_task_or_a_replica_imports_only_what_training_needs(run_lines, module):
     code = f"import tfx_estimator.components.trainer.{module}\nprint([name for name in {HEAVY} if name in sys.modules])"
     assert run_lines(code)[-1] == "[]"
 
 
-def test_what_a_users_module_asks_for_is_there(run_lines):
+def test_modules_that_a_users_module_imports_are_available(run_lines):
     code = (
         "from tensorflow_data_validation import __version__\n"
         "import tensorflow_model_analysis as tfma\n"
@@ -69,5 +69,5 @@ def test_a_data_accessor_reads_examples(run_lines, tmp_path):
         "for _ in range(2):\n"
         "    print([batch['x'].numpy().ravel().tolist() for batch in make([path], options, schema)])\n"
     )
-    # Between warnings.
+    # Among warnings.
     assert [line for line in run_lines(code) if line.startswith("[")] == ["[[7, 7, 7, 7, 7]]"] * 2

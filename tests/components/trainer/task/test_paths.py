@@ -1,4 +1,4 @@
-"""The registry of paths: each is whole, and what the supervisor asks of it needs no TensorFlow."""
+"""The registry of paths: each is complete, and the supervisor's part needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVED = {"train": {"strategy": "parameter_server"}}
 
 
 @pytest.mark.parametrize("name", [paths.ESTIMATOR, paths.KERAS, paths.KERAS_LOOP, paths.RUN_FN])
-def test_every_path_is_whole(name, tmp_path):
+def test_every_path_is_complete(name, tmp_path):
     job = Job("{}", "{}", {}, str(tmp_path), path=name)
     assert callable(paths.path_of(job).run)
     assert paths.checkpoints_of(job).drop_damaged() is None
@@ -41,7 +41,7 @@ def test_every_path_is_whole(name, tmp_path):
         ("run_fn", SERVED, "chief", {"worker", "ps"}, False),
     ],
 )
-def test_who_exports_and_who_is_started_again_alone(name, distribution, exporter, alone, synchronous):
+def test_the_exporting_task_and_the_tasks_that_are_restarted_alone(name, distribution, exporter, alone, synchronous):
     traits = paths.traits_of(Job("{}", "{}", {}, "/t", path=name), Distribution.parse_obj(distribution))
     assert (traits.exporter, set(traits.alone), traits.synchronous) == (exporter, alone, synchronous)
 
@@ -75,7 +75,7 @@ def test_the_supervisor_imports_no_tensorflow():
         ("from mine import *\n", "run_fn"),
     ],
 )
-def test_the_functions_of_a_module_choose_the_path(tmp_path, text, name):
+def test_the_functions_of_a_module_determine_the_path(tmp_path, text, name):
     (tmp_path / "mine.py").write_text(text)
     with zipfile.ZipFile(tmp_path / "mine-0.whl", "w") as wheel:
         wheel.write(tmp_path / "mine.py", "mine.py")
@@ -87,10 +87,10 @@ def test_the_functions_of_a_module_choose_the_path(tmp_path, text, name):
 
 
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
-def test_a_declared_path_is_taken_whatever_function_stands_for_it(path):
+def test_a_declared_path_is_used_whatever_function_represents_it(path):
     trainer = {"model": "mnist_cnn", "train_steps": 1, "path": path}
     declared = Declaration.parse_obj({"name": "d", "data": {"dataset": "digits"}, "trainer": trainer})
-    # Of a comparison's contender, the path that the pipeline was made with is another.
+    # A comparison's contender has another path than the built pipeline.
     for made_with in ("", "estimator", "keras"):
         settings = Settings(declaration=json.loads(declared.to_json()), path=made_with)
         assert paths.name_of({"run_fn": "a.b"}, settings) == path

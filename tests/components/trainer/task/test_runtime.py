@@ -1,4 +1,4 @@
-"""What a task sets before TensorFlow's first op."""
+"""A task's runtime settings, applied before TensorFlow's first op."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print(*(config.experimental.disable_thread_spinning for config in (shared, sessi
 
 
 @pytest.mark.unit
-def test_threads_spin_where_it_is_declared_or_where_something_else_may_wait_for_them(monkeypatch):
+def test_threads_spin_if_declared_or_if_other_work_may_wait_for_them(monkeypatch):
     replicas = {"train": {"strategy": "mirrored"}}
     layers = {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}
     assert TrainerSection().spinning is has_gpu()
@@ -40,7 +40,7 @@ def test_threads_spin_where_it_is_declared_or_where_something_else_may_wait_for_
     assert not TrainerSection(threads={"spinning": False}, distribution=replicas).spinning
     for others in ({"distribution": replicas}, {"model_parallel": layers}, {"model": None, "module_file": "own.py"}):
         assert TrainerSection(**others).spinning
-    # Without a declaration the user's code trains.
+    # Without a declaration, the user's own code trains.
     assert Settings().spinning
     assert not Settings(arguments={"threads": {"spinning": False}}).spinning
     monkeypatch.setattr("tfx_estimator.pipeline.config.runtime._GPUS", "/")
@@ -72,10 +72,10 @@ MESSAGE = (
         ("3", 3, [MESSAGE.format("3"), "4 4"]),
     ],
 )
-def test_parameter_servers_have_the_threads_that_they_need(codes, exported, declared, lines):
+def test_parameter_servers_have_enough_threads(codes, exported, declared, lines):
     code = ALLOWED.replace("DECLARED", str(declared))
     assert codes.call(code, [], [], {"TF_NUM_INTEROP_THREADS": exported}) == 0, codes.output
-    # TensorFlow 2.21 logs on a machine without a GPU, between these lines, that there is none.
+    # TensorFlow 2.21 logs the absence of a GPU between these lines.
     own = [line for line in codes.output.splitlines() if "cuInit" not in line]
     assert own[-len(lines) :] == lines
 
@@ -99,6 +99,6 @@ def test_parameter_servers_have_the_threads_that_they_need(codes, exported, decl
     ],
     ids=["one device", "replicas"],
 )
-def test_tensorflow_has_what_is_declared(trainer, lines, tmp_path):
+def test_tensorflow_has_the_declared_settings(trainer, lines, tmp_path):
     done = run_python("-c", SETTINGS_IN_EFFECT, json.dumps(trainer), str(tmp_path))
     assert done.stdout.splitlines() == lines, done.stderr

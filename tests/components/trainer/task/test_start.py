@@ -1,4 +1,4 @@
-"""How a task ends, with real processes."""
+"""The end of a task, with real processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
-# A path that fails, beside a thread that does not end; no byte can be written from then on.
+# A path that fails next to a thread that does not end; from then on no byte can be written.
 TASK = """
 import os, resource, sys, threading, time
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
@@ -37,7 +37,7 @@ sys.exit(start.main(sys.argv[1:]))
 """
 
 
-def test_a_task_that_fails_on_a_full_disk_ends_with_its_own_code(tmp_path):
+def test_a_task_that_fails_on_a_full_disk_ends_with_its_errors_exit_code(tmp_path):
     Job("{}", "{}", {}, str(tmp_path), path="estimator").save(str(tmp_path / "job.json"))
     command = [sys.executable, "-c", TASK, str(tmp_path / "job.json"), str(tmp_path / "task.json")]
     begun = time.monotonic()

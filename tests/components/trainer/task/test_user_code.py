@@ -1,4 +1,4 @@
-"""The user's functions are found as TFX finds them, in as many tasks at once as there are."""
+"""The user's functions are found as TFX finds them, in any number of concurrent tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_fn(fn_args):
 def trainer_fn(fn_args, schema):
     from . import beside
 """
-# A pip that anything would stumble over, as it would without a network.
+# A pip that fails when it is called, as it would without a network.
 PIP = "raise SystemExit('pip was asked')\n"
 TASK = """
 import os, sys
@@ -43,7 +43,7 @@ print(function(None), folder, sorted(name for name in os.listdir(folder) if name
 
 @pytest.fixture(scope="module")
 def module_path(tmp_path_factory) -> str:
-    """A module with two beside it, packed by TFX."""
+    """A module with two others next to it, packed by TFX."""
     from tfx.components.util import udf_utils
 
     folder = tmp_path_factory.mktemp("user")
@@ -51,10 +51,10 @@ def module_path(tmp_path_factory) -> str:
     return udf_utils.package_user_module_file("Trainer", str(folder / "mine.py"), str(folder))[1]
 
 
-def test_tasks_that_start_at_once_find_the_module_without_pip(codes, module_path, tmp_path: Path):
+def test_concurrent_tasks_find_the_module_without_pip(codes, module_path, tmp_path: Path):
     write_files(tmp_path, {"hidden/pip/__init__.py": PIP})
     (tmp_path / "ready").mkdir()
-    # Of pip, the module would be asked in this process, a command in another.
+    # pip would be used as a module in this process, or as a command in another.
     hidden = str(tmp_path / "hidden")
     given = ([module_path, f"{tmp_path}/ready/"], [hidden], {"PYTHONPATH": hidden})
     tasks = [codes.start(TASK, *given) for _ in range(3)]
@@ -62,7 +62,7 @@ def test_tasks_that_start_at_once_find_the_module_without_pip(codes, module_path
     lines = [codes.output_of(task).splitlines()[-1].split(maxsplit=2) for task in tasks]
     assert [(each[0], each[2].strip()) for each in lines] == [("belate", "['beside.py', 'mine.py', 'profile.py']")] * 3
     folders = {each[1] for each in lines}
-    # Each of its own, and gone with the task.
+    # Each task has its own copy, which is removed at its end.
     assert len(folders) == 3
     assert not [folder for folder in folders if os.path.exists(folder)]
 
@@ -92,7 +92,7 @@ def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refuse
     ]
 
 
-def test_a_module_that_fails_when_it_is_imported_says_so_itself(tmp_path: Path):
+def test_a_module_that_fails_at_import_is_reported_with_its_own_error(tmp_path: Path):
     (tmp_path / "mine.py").write_text("import os\nos.nothing\ndef run_fn(fn_args): pass\n")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         function_of({"module_file": str(tmp_path / "mine.py")}, "run_fn")
@@ -106,14 +106,14 @@ def test_a_module_that_fails_when_it_is_imported_says_so_itself(tmp_path: Path):
         (lambda *sizes: sizes, {}, (10,)),
         (lambda *, num_classes: num_classes, {}, 10),
         (lambda classes=2: classes, {}, 10),
-        # A model that knows its classes.
+        # A model with its own number of classes.
         (lambda: "made", {}, "made"),
         (lambda rate=0.1: rate, {}, 0.1),
         (lambda rate: rate, {"rate": 0.2}, 0.2),
         (lambda **options: options, {"units": 3}, {"units": 3}),
     ],
 )
-def test_a_network_function_is_given_the_number_of_classes_if_it_takes_it(function, params, given):
+def test_a_network_function_gets_the_number_of_classes_if_it_accepts_it(function, params, given):
     assert call_network(function, 10, params) == given
 
 
@@ -138,7 +138,7 @@ def model_fn(features, labels, mode):
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_flags_of_absl_are_what_their_definitions_say(codes, tmp_path: Path, required):
+def test_absl_flags_have_their_defined_defaults(codes, tmp_path: Path, required):
     more = '\nflags.DEFINE_string("data_dir", None, "")\nflags.mark_flag_as_required("data_dir")\n' if required else ""
     (tmp_path / "flagged.py").write_text(FLAGGED + more)
     assert codes.call(FLAGS, [], [str(tmp_path)]) == 0, codes.output
@@ -150,7 +150,7 @@ def test_flags_of_absl_are_what_their_definitions_say(codes, tmp_path: Path, req
 
 
 @pytest.mark.parametrize("own", [{}, {"layers": [3, 2]}])
-def test_custom_config_is_the_users_alone(tmp_path, own):
+def test_custom_config_only_holds_the_users_entries(tmp_path, own):
     given = outputs(tmp_path, examples="Examples", schema="Schema")
     given["examples"][0].split_names = '["train", "eval"]'
     write_files(tmp_path, {"schema/schema.pbtxt": ""})
@@ -164,10 +164,10 @@ def test_custom_config_is_the_users_alone(tmp_path, own):
     ).exec_properties
     inputs, made = map(artifact_utils.jsonify_artifact_dict, (given, outputs(tmp_path)))
     fn_args = make_fn_args(Job(inputs, made, properties, str(tmp_path / "training")))
-    # The user's alone: a function may count on it.
+    # Only the user's entries: a function may rely on that.
     assert (fn_args.custom_config or {}) == own
     assert fn_args.train_steps == 7
-    # What outlives one execution.
+    # The part that outlives one execution.
     assert fn_args.model_run_dir == str(tmp_path / "training")
     assert fn_args.serving_model_dir == str(tmp_path / "training" / "Format-Serving")
     assert fn_args.eval_model_dir == str(tmp_path / "training" / "Format-TFMA")

@@ -1,4 +1,4 @@
-"""Models as users compile them."""
+"""Compiled models, as users write them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def _compile(model, optimizer="new", from_logits=True, learning_rate=0.05):
 
 
 def functional(num_classes, optimizer="new"):
-    """Its input has a name of its own."""
+    """A functional model whose input has its own name."""
     inputs = tf.keras.Input([28, 28, 1], name="pixels")
     hidden = layers.Dense(16, activation="relu", kernel_regularizer="l2")(layers.Flatten()(inputs))
     return _compile(tf.keras.Model(inputs, layers.Dense(num_classes)(hidden)), optimizer)
 
 
 def softmax():
-    """Takes no argument; a Sequential without an input_shape, with probabilities for outputs."""
+    """A Sequential without arguments and input_shape, which returns probabilities."""
     model = tf.keras.Sequential([layers.Flatten(), layers.BatchNormalization(), layers.Dense(10, activation="softmax")])
     return _compile(model, from_logits=False)
 
 
 def two_inputs(num_classes, compiled=True, second="mean", named=True):
-    """Of two features, by the keys of a dict; its inputs have these names, or none of their own."""
+    """A model of two features in a dict, whose inputs have these names or default ones."""
     image = tf.keras.Input([28, 28, 1], name="image" if named else None)
     other = tf.keras.Input([1], name=second if named else None)
     hidden = layers.concatenate([layers.Flatten()(image), other])
@@ -38,7 +38,7 @@ def two_inputs(num_classes, compiled=True, second="mean", named=True):
 
 
 def two_outputs(num_classes):
-    """Of one loss; its layers are not named as its outputs are."""
+    """A model with one loss, whose layers are named differently from its outputs."""
     inputs = tf.keras.Input([28, 28, 1])
     flat = layers.Flatten()(inputs)
     return _compile(tf.keras.Model(inputs, {"digit": layers.Dense(num_classes)(flat), "again": layers.Dense(12)(flat)}))
@@ -55,7 +55,7 @@ class Pair(tf.keras.Model):
 
 
 def pair(num_classes):
-    """Of one loss for both outputs."""
+    """A model with one loss for both outputs."""
     return _compile(Pair(num_classes))
 
 
@@ -72,6 +72,6 @@ class OwnStep(tf.keras.Model):
 
 
 def own_step(num_classes):
-    """Comes to the weights of `functional`, at half of its learning rate."""
+    """Reaches the weights of `functional` at half of its learning rate."""
     model = functional(num_classes)
     return _compile(OwnStep(model.inputs, model.outputs[0]), learning_rate=0.025)

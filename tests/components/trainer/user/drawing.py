@@ -1,4 +1,4 @@
-"""A network that writes down what its layers draw in each step of a training."""
+"""A network that records the random numbers of its layers in each step of a training."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tensorflow as tf
 
 
 class Drawing(tf.keras.layers.Layer):
-    """Passes its inputs on, and appends a digest for each layer that draws, in one line a step."""
+    """Returns its inputs, and appends one line per step with a digest for each random layer."""
 
     def __init__(self, file: str) -> None:
         super().__init__(name="drawing")
         self._file = Path(file)
         layers = tf.keras.layers
-        # By operations with a state, with a seed of the layer's own and without; by a generator.
+        # Stateful operations with and without a layer's seed, and a generator.
         self._layers = [layers.Dropout(0.5), layers.GaussianNoise(1.0, seed=3), layers.RandomBrightness(0.4)]
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""A network whose layers draw by chance."""
+"""A network with random layers."""
 
 from __future__ import annotations
 

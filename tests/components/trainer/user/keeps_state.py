@@ -1,4 +1,4 @@
-"""Networks with layers that keep a state of their own, which `call` assigns."""
+"""Networks whose layers keep a state that `call` assigns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ layers = tf.keras.layers
 
 
 class Keeps(layers.Layer):
-    """Counts the steps of training, keeps an average of what it sees, and puts out what depends on both."""
+    """Counts training steps and averages its inputs; the output depends on both."""
 
     def build(self, shape):
         options = {"trainable": False, "aggregation": tf.VariableAggregation.MEAN}
@@ -16,7 +16,7 @@ class Keeps(layers.Layer):
         self.average = self.add_weight("average", [shape[-1]], initializer="zeros", **options)
 
     def call(self, inputs, training=False):
-        """Reads what it has assigned, and what it is to assign."""
+        """Reads its state before and after the assignment."""
         if training:
             before = tf.identity(self.count)
             self.count.assign_add(1.0)
@@ -29,7 +29,7 @@ class KeepsWhere(Keeps):
     """The same in a branch of the graph."""
 
     def call(self, inputs, training=False):
-        """Assigns if the inputs are numbers, and returns nothing of it."""
+        """Assigns if the inputs are finite; the output uses the count alone."""
         if training:
             tf.cond(tf.reduce_all(tf.math.is_finite(inputs)), self._grow, lambda: tf.constant(0.0))
         return inputs * (1 + 0.1 * self.count)

@@ -1,4 +1,4 @@
-"""Models whose process is killed once, at a step, and which unlearn, or recover."""
+"""Models whose process is killed once at a step, and models that unlearn or recover."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ layers, v1 = tf.keras.layers, tf.compat.v1
 
 
 def kill_once(marker: str) -> None:
-    """Kills this process, unless that was done before."""
+    """Kills this process, but only once."""
     if not os.path.exists(marker):
         open(marker, "w").close()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class KillHook(v1.train.SessionRunHook):
-    """At a step of an Estimator."""
+    """Kills the process at a step of an Estimator."""
 
     def __init__(self, at: int, marker: str) -> None:
         self._at, self._marker = at, marker
@@ -29,7 +29,7 @@ class KillHook(v1.train.SessionRunHook):
 
 
 def model_fn(features, labels, mode, params):
-    """From a step on it unlearns, faster than it learned."""
+    """Unlearns from a step on, faster than it learned."""
     images = tf.reshape(features["image"], [-1, 784])
     logits = v1.layers.dense(images, params["num_classes"], name="linear")
     outputs = {"probabilities": tf.nn.softmax(logits)}
@@ -47,14 +47,14 @@ def model_fn(features, labels, mode, params):
 
 
 class Kill(layers.Layer):
-    """At a call while training."""
+    """Kills the process at a call during training."""
 
     def __init__(self, at: int, marker: str) -> None:
         super().__init__(name="kill")
         self._at, self._marker, self._calls = at, marker, 0
 
     def call(self, inputs, training=None):
-        """Passes its inputs on."""
+        """Returns its inputs."""
         if training and self._at:
             with tf.control_dependencies([tf.py_function(self._count, [], [])]):
                 return tf.identity(inputs)
@@ -71,20 +71,20 @@ def network(num_classes, kill_at, marker):
 
 
 def deep(num_classes, kill_at, marker):
-    """Of layers with names, to be shared out."""
+    """A network of named layers, for model parallelism."""
     stack = [layers.Conv2D(8, 3, strides=2, name="conv"), layers.ReLU(name="relu"), Kill(kill_at, marker)]
     return tf.keras.Sequential([*stack, layers.Flatten(name="flatten"), layers.Dense(num_classes, name="logits")])
 
 
 class Recovers(layers.Layer):
-    """Is no number until it has seen 30 steps."""
+    """Returns NaN until it has seen 30 steps."""
 
     def build(self, shape):
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.seen = self.add_weight("seen", shape=(), trainable=False, aggregation=first)
 
     def call(self, inputs, training=None):
-        """Passes its inputs on while training."""
+        """Returns its inputs during training."""
         if training:
             self.seen.assign_add(1.0)
             return inputs

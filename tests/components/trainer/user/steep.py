@@ -1,4 +1,4 @@
-"""A network of inputs of a thousand: gradients of float16 overflow until the scale of the loss is small."""
+"""A network with inputs of a thousand: float16 gradients overflow until the loss scale is small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks as users begin them: with weights that they have from elsewhere."""
+"""Networks that load weights from elsewhere, as users write them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 layers = tf.keras.layers
-# What the layers of the base are given: kernel and bias; gamma, beta and the averages.
+# The loaded weights of the base: kernel and bias; gamma, beta and the averages.
 SHAPES = {"feat/kernel": (784, 16), "feat/bias": (16,)}
 SHAPES.update({f"norm/{name}": (16,) for name in ("gamma", "beta", "moving_mean", "moving_variance")})
 
 
 def weights():
-    """Those of the base, by the ends of their names."""
+    """Returns the base's weights by the ends of their names."""
     random = np.random.RandomState(1)
     return {name: random.uniform(0.01, 0.1, shape).astype(np.float32) for name, shape in SHAPES.items()}
 
@@ -26,7 +26,7 @@ def base(normalised=True):
 
 
 def write(folder):
-    """Writes it with its weights, as the functions below read it."""
+    """Writes the base with its weights, in the forms that the functions below read."""
     model = base()
     model.set_weights(list(weights().values()))
     model.save_weights(os.path.join(folder, "base.weights.h5"))
@@ -35,7 +35,7 @@ def write(folder):
 
 
 def network(num_classes, way="set", folder="", frozen=True, normalised=True):
-    """Gives the base its weights in one of these ways."""
+    """Loads the base's weights in one of these ways."""
     read = tf.keras.models.load_model
     model = read(os.path.join(folder, "base.keras"), compile=False) if way == "model" else base(normalised)
     if way == "set":

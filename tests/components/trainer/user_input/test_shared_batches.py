@@ -1,4 +1,4 @@
-"""How the batches of a user's input_fn are shared among replicas."""
+"""The distribution of a user's batches among replicas."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def read(dataset: tf.data.Dataset) -> list[list[int]]:
 @pytest.mark.parametrize(
     ("count", "size", "contexts", "parts"),
     [
-        # The replicas of one process take equal parts of each batch in turn, and those of all workers are the batch.
+        # The replicas of a process take equal parts of each batch in order; all workers' parts make up the batch.
         (8, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4, 5], [6, 7]]]),
         (
             *(16, 8, [(2, 0, 4), (2, 1, 4)]),
             [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]],
         ),
-        # The last batch of an epoch is cut to equal parts, or left out.
+        # The last batch of an epoch is truncated to equal parts, or left out.
         (11, 4, [(1, 0, 4)], [[[0], [1], [2], [3], [4], [5], [6], [7]]]),
         (7, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4], [5]]]),
     ],
@@ -85,7 +85,7 @@ def test_a_short_batch_takes_examples_of_the_one_before_it(count, size, least, s
     ],
     ids=["filled", "split", "handed out"],
 )
-def test_sparse_ragged_and_nested_tensors_go_along(size, share, parts):
+def test_sparse_ragged_and_nested_tensors_are_split_too(size, share, parts):
     ragged = tf.ragged.constant(WORDS)
     vector = {"vector": tf.reshape(tf.range(30), [10, 3])}
     features = {"ragged": ragged, "sparse": ragged.to_sparse(), "nested": vector}
@@ -106,7 +106,7 @@ def test_sparse_ragged_and_nested_tensors_go_along(size, share, parts):
 def test_workers_of_parameter_servers_take_whole_batches_in_turn():
     workers = [read(split_batches(batches(10, 2), context(3, worker, 1), in_step=False)) for worker in range(3)]
     assert workers == [[[0, 1], [6, 7]], [[2, 3], [8, 9]], [[4, 5]]]
-    # Two GPUs of one worker train in step.
+    # Two GPUs of one worker train synchronously.
     assert read(split_batches(batches(16, 4), context(2, 1, 2), in_step=False)) == [[4, 5], [6, 7], [12, 13], [14, 15]]
 
 
@@ -139,7 +139,7 @@ def test_an_input_fn_keeps_its_arguments():
     assert read(shared(mode=TRAIN, params={}, config=None)) == [[0, 1], [2, 3]]
 
 
-def test_an_input_fn_that_takes_the_context_makes_the_batches_of_each_replica():
+def test_an_input_fn_with_a_context_makes_each_replicas_batches():
     def input_fn(mode, input_context=None):
         size = 100 if mode == TRAIN else input_context.get_per_replica_batch_size(100)
         return batches(403, size).shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
@@ -156,7 +156,7 @@ def whole_batches() -> tf.data.Dataset:
     return batches(10, 4)
 
 
-def test_without_a_context_per_replica_has_each_replica_take_whole_batches():
+def test_without_a_context_per_replica_gives_each_replica_whole_batches():
     def shared(pipeline: int, **how: Any) -> list[list[int]]:
         made = share(whole_batches, **how)
         return read(made(mode=TRAIN, params={}, config=None, input_context=context(2, pipeline, 2)))
@@ -168,7 +168,7 @@ def test_without_a_context_per_replica_has_each_replica_take_whole_batches():
     assert parts == [[0, 1, 2, 3], [4, 5, 6, 7], [8], [9]]
 
 
-def test_workers_that_each_read_all_examples_shuffle_them_in_orders_of_their_own():
+def test_workers_that_each_read_all_examples_shuffle_them_differently():
     def first(pipeline: int) -> list[int]:
         with tf.Graph().as_default() as graph:
             graph.seed = 1
@@ -188,13 +188,13 @@ def test_the_built_in_input_fn_shares_its_evaluation_itself():
     assert share(reader.input_fn, training=False) == reader.input_fn
 
 
-def test_where_there_is_one_replica_an_input_fn_may_return_anything():
+def test_with_one_replica_an_input_fn_may_return_anything():
     assert share(tensors)(mode=TRAIN, params={}, config=None)[1].numpy().tolist() == [1] * 4
-    # A strategy calls what it is given in place of a data set.
+    # A strategy calls a function that it gets in place of a data set.
     for in_step, pipelines in ((True, 1), (False, 2)):
         made = share(tensors, in_step)(mode=TRAIN, params={}, config=None, input_context=context(pipelines, 0, 1))
         assert made()[1].numpy().tolist() == [1] * 4
-    # Workers of parameter servers take elements, whatever they are.
+    # Workers of parameter servers take elements of any kind.
     worker = share(lambda: tf.data.Dataset.range(4), in_step=False)
     taken = worker(mode=TRAIN, params={}, config=None, input_context=context(2, 1, 1))
     assert list(taken.as_numpy_iterator()) == [1, 3]
@@ -216,7 +216,7 @@ def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         (lambda: batches(9, 3, drop=True), TRAIN, "makes batches of 3 examples, which do not divide evenly among 2"),
     ],
 )
-def test_what_cannot_be_shared_is_refused(input_fn, mode, message):
+def test_batches_that_cannot_be_split_are_refused(input_fn, mode, message):
     with pytest.raises(UserCodeError, match=re.escape(message)):
         share(input_fn)(mode=mode, params={}, config=None, input_context=context(1, 0, 2))
 
@@ -235,7 +235,7 @@ def test_what_cannot_be_shared_is_refused(input_fn, mode, message):
             True,
             "`features` and `labels` differ in their first dimension",
         ),
-        # A known first dimension need not be the batch's: of a table, or of the steps of a sequence.
+        # A known first dimension may be a table's or a sequence's instead of the batch's.
         (
             lambda: batches(8, 4).map(lambda each: {"table": tf.ones([6, 5]), "x": each}),
             True,
@@ -243,6 +243,6 @@ def test_what_cannot_be_shared_is_refused(input_fn, mode, message):
         ),
     ],
 )
-def test_what_shows_only_in_the_data_is_told_as_it_is(make, training, message):
+def test_errors_that_only_show_in_the_data_are_reported_unchanged(make, training, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(message)):
         list(split_batches(make(), context(1, 0, 2), training=training))

@@ -1,4 +1,4 @@
-"""Nothing outlives a kept process, with real processes that do all to escape."""
+"""Nothing outlives a kept process; tested with real processes that try to escape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 
-# A daemon as books have it, with an environment of its own; then the end that the test wants.
+# A textbook daemon with its own environment; then the end that the test specifies.
 KEPT = """
 import os, signal, subprocess, sys, time
 from tfx_estimator.pipeline.base.ending.keeper import keep
@@ -32,7 +32,7 @@ os.wait()
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
 """
-# Its parent, which the test may end as well.
+# Its parent, which the test may kill as well.
 PARENT = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', *sys.argv[1:]]).returncode)"
 
 
@@ -63,8 +63,8 @@ def is_gone(process: psutil.Process) -> bool:
         ("os.abort()", -signal.SIGABRT),
     ],
 )
-def test_a_daemon_ends_with_what_started_it_and_the_code_is_passed_on(tmp_path, end, code):
-    # Only then: the daemon may be killed at once.
+def test_a_daemon_ends_with_its_starter_and_the_exit_code_is_passed_on(tmp_path, end, code):
+    # Not earlier, since the daemon may be killed at once.
     file = tmp_path / "pid"
     end = f"os.rename(sys.argv[1], sys.argv[1] + '.seen'); {end}"
     run = start_python("-c", PARENT, KEPT + end, str(file))
@@ -74,7 +74,7 @@ def test_a_daemon_ends_with_what_started_it_and_the_code_is_passed_on(tmp_path, 
 
 
 @pytest.mark.parametrize("victim", ["keeper", "parent"])
-def test_a_daemon_ends_when_its_keeper_is_asked_to_or_has_lost_its_parent(tmp_path, victim):
+def test_a_daemon_ends_when_its_keeper_is_terminated_or_loses_its_parent(tmp_path, victim):
     file = tmp_path / "pid"
     run = start_python("-c", PARENT, KEPT + "time.sleep(300)", str(file))
     found = daemon(run, file)

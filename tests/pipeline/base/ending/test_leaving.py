@@ -1,4 +1,4 @@
-"""A process whose work is done: its exit code, and that it ends in time whatever holds Python up, as real processes."""
+"""A finished process keeps its exit code and ends in time, whatever blocks Python; with real processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ end_within = keep(os.getppid())
 atexit.register(print, "the hook was called", flush=True)
 {left}
 print("the work is done", flush=True)
-leave_within(SECONDS, 3, {tell})
+leave_within(SECONDS, 3, {report})
 end_within(3, 1.75 * SECONDS)
 sys.exit(3)
 """
@@ -36,39 +36,39 @@ LEFT = {
     "multiprocessing.Process(target=time.sleep, args=(300,), name='reader').start()": ["the process 'reader'"],
     "concurrent.futures.ThreadPoolExecutor(1).submit(time.sleep, 300)": ["the thread 'ThreadPoolExecutor-0_0'"],
     "concurrent.futures.ProcessPoolExecutor(1).submit(time.sleep, 300)": ["the thread", "the process"],
-    # An alarm of its own, which is not ours.
+    # The user's own alarm.
     "signal.setitimer(signal.ITIMER_REAL, 0.5); threading.Thread(target=time.sleep, args=(300,), name='a').start()": [
         "the thread 'a'"
     ],
 }
-TOLD = "the work of this process is done; not waited for after 1 s: "
+NOTICE = "the work of this process is done; not waited for after 1 s: "
 
 
-def run(left: str, seconds: float = 1.0, tell: str = "None") -> tuple[int, str, float]:
-    """The exit code, what was said, and how long it took from the end of the work on."""
+def run(left: str, seconds: float = 1.0, report: str = "None") -> tuple[int, str, float]:
+    """Returns the exit code, the output, and the seconds since the end of the work."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-c", WORK.format(left=left, tell=tell), str(seconds)]
+    command = [sys.executable, "-c", WORK.format(left=left, report=report), str(seconds)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
-    said = ""
-    while not said.endswith("the work is done\n"):
-        said += process.stdout.readline()
-        assert process.poll() is None, said
+    output = ""
+    while not output.endswith("the work is done\n"):
+        output += process.stdout.readline()
+        assert process.poll() is None, output
     done = time.monotonic()
-    said += process.stdout.read()
-    return process.wait(), said, time.monotonic() - done
+    output += process.stdout.read()
+    return process.wait(), output, time.monotonic() - done
 
 
 @pytest.mark.parametrize("left", LEFT)
-def test_what_is_left_is_named_and_not_waited_for(left):
+def test_leftovers_are_named_and_not_waited_for(left):
     before = psutil.Process().children(recursive=True)
-    code, said, seconds = run(left)
+    code, output, seconds = run(left)
     assert code == 3
     assert 0.9 < seconds < 15
-    (line,) = [each for each in said.splitlines() if each.startswith(TOLD)]
+    (line,) = [each for each in output.splitlines() if each.startswith(NOTICE)]
     assert all(name in line for name in LEFT[left])
-    # In vain is only the waiting.
-    assert said.count("the hook was called") == 1
+    # Only the waiting is cut off.
+    assert output.count("the hook was called") == 1
     assert not set(psutil.Process().children(recursive=True)) - set(before)
 
 
@@ -80,38 +80,38 @@ def test_what_is_left_is_named_and_not_waited_for(left):
         "multiprocessing.Process(target=time.sleep, args=(300,), daemon=True).start()",
     ],
 )
-def test_a_process_that_ends_by_itself_does_so_as_ever(left):
-    code, said, seconds = run(left, seconds=30.0)
+def test_a_process_that_can_end_normally_does_so(left):
+    code, output, seconds = run(left, seconds=30.0)
     assert code == 3
     assert seconds < 15
-    assert said.splitlines()[-2:] == ["the work is done", "the hook was called"]
+    assert output.splitlines()[-2:] == ["the work is done", "the hook was called"]
 
 
-@pytest.mark.parametrize("tell", ["lambda text: print('told:', text, flush=True)", "lambda text: open('/no/such')"])
-def test_what_was_cut_off_is_told_where_that_can_be(tell):
+@pytest.mark.parametrize("report", ["lambda text: print('told:', text, flush=True)", "lambda text: open('/no/such')"])
+def test_leftovers_are_reported_if_that_is_possible(report):
     left = "threading.Thread(target=time.sleep, args=(300,), name='sender').start()"
-    code, said, seconds = run(left, tell=tell)
+    code, output, seconds = run(left, report=report)
     assert code == 3
     assert seconds < 15
-    assert f"{TOLD}the thread 'sender'\n" in said
-    assert ("told: not waited for after 1 s: the thread 'sender'\n" in said) == ("print" in tell)
+    assert f"{NOTICE}the thread 'sender'\n" in output
+    assert ("told: not waited for after 1 s: the thread 'sender'\n" in output) == ("print" in report)
 
 
-def test_a_function_of_atexit_that_does_not_end_is_given_up_and_none_is_called_twice():
-    code, said, seconds = run("atexit.register(time.sleep, 300); atexit.register(print, 'later', flush=True)")
+def test_a_blocking_atexit_function_is_abandoned_and_none_is_called_twice():
+    code, output, seconds = run("atexit.register(time.sleep, 300); atexit.register(print, 'later', flush=True)")
     assert code == 3
     assert seconds < 15
-    assert f"{TOLD}functions of atexit\n" in said
-    assert said.count("later") == 1
+    assert f"{NOTICE}functions of atexit\n" in output
+    assert output.count("later") == 1
 
 
-def test_what_python_cannot_interrupt_is_ended_by_the_keeper():
-    """As a destructor of TensorFlow's that waits for its threads."""
-    code, said, seconds = run("class Stuck:\n    def __del__(self): time.sleep(300)\nstuck = Stuck()")
+def test_an_uninterruptible_process_is_killed_by_the_keeper():
+    """For example a destructor of TensorFlow that waits for its threads."""
+    code, output, seconds = run("class Stuck:\n    def __del__(self): time.sleep(300)\nstuck = Stuck()")
     assert code == 3
     assert seconds < 15
-    assert "the work of this process is done, and it did not end itself: it was killed\n" in said
-    assert "the hook was called" in said
+    assert "the work of this process is done, and it did not end itself: it was killed\n" in output
+    assert "the hook was called" in output
 
 
 def raising(error: BaseException):
@@ -136,7 +136,7 @@ def lost() -> TaskFailedError:
         (signals.SignalledError(signal.SIGTERM), 143, 143),
     ],
 )
-def test_an_error_is_said_and_becomes_a_code(monkeypatch, capsys, error, code, again):
+def test_an_error_is_printed_and_becomes_an_exit_code(monkeypatch, capsys, error, code, again):
     assert leaving.exit_code(raising(error)) == code
     assert capsys.readouterr().err == f"{error}\n"
     monkeypatch.setenv(RETRYABLE, "99")
@@ -144,11 +144,11 @@ def test_an_error_is_said_and_becomes_a_code(monkeypatch, capsys, error, code, a
     assert leaving.exit_code(lambda: 7) == 7
 
 
-# As __main__ does, with a training that ends by a signal.
+# Like __main__, with a training that ends by a signal.
 _REPLICA = """
 import os, runpy, signal, sys
 from tfx_estimator.components.trainer import executor
-executor.Executor.Do = lambda *told: os.kill(os.getpid(), signal.SIGTERM)
+executor.Executor.Do = lambda *args: os.kill(os.getpid(), signal.SIGTERM)
 from tfx_estimator.pipeline.platforms.vertex import call
 call.read_call = lambda folder: ({}, {}, {})
 sys.argv[1:] = ["--call", sys.argv[1], "--roles", "chief"]
@@ -156,6 +156,6 @@ runpy.run_module("tfx_estimator.pipeline.platforms.vertex.replica", run_name="__
 """
 
 
-def test_a_replica_of_a_custom_job_says_what_signal_has_ended_it(tmp_path):
+def test_a_replica_of_a_custom_job_names_the_signal_that_ended_it(tmp_path):
     done = run_python("-c", _REPLICA, str(tmp_path))
     assert (done.returncode, "ended by SIGTERM" in done.stderr) == (143, True), done.stderr

@@ -1,4 +1,4 @@
-"""The folders for temporary files: one a run, no place for them, and a lock that is shared."""
+"""The folders for temporary files: one per run, no usable place, and a shared lock."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_what_this_process_leaves_goes_with_the_context(place):
+def test_temporary_files_are_removed_with_the_context(place):
     with scratch.used():
         (home,) = place.iterdir()
         (run,) = home.iterdir()
         assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(run)
         (run / "__autograph_generated_file.py").write_text("")
-        # Within a run there is one folder.
+        # A run has one folder.
         with scratch.made() as inner:
             assert inner == str(run)
         assert run.exists()
@@ -41,22 +41,22 @@ def test_what_this_process_leaves_goes_with_the_context(place):
     assert not list(place.iterdir())
 
 
-def test_without_a_place_it_is_said_what_to_do(place, tmp_path, monkeypatch, capsys):
+def test_without_a_usable_place_the_error_names_tmpdir(place, tmp_path, monkeypatch, capsys):
     folder = place / "missing"
     monkeypatch.setenv("TMPDIR", str(folder))
     assert main(["run", "digits", "--workdir", str(tmp_path / "runs")]) == 6
-    said = capsys.readouterr().err
-    assert f"there is no place for temporary files: TMPDIR is {str(folder)!r}" in said
-    assert "set TMPDIR to one" in said
+    stderr = capsys.readouterr().err
+    assert f"there is no place for temporary files: TMPDIR is {str(folder)!r}" in stderr
+    assert "set TMPDIR to one" in stderr
 
 
-def test_a_folder_of_somebody_elses_is_not_used(place):
+def test_a_folder_of_another_user_is_not_used(place):
     (place / f"tfx-estimator-{os.getuid()}").symlink_to(place)
     with pytest.raises(PipelineError, match="belongs to another user"):
         scratch.Scratch()
 
 
-def test_a_socket_fits_into_it():
+def test_a_socket_path_fits_into_it():
     with scratch.made() as folder:
         assert len(folder) - len(os.environ["TMPDIR"]) < 30
     with tempfile.TemporaryDirectory(prefix="tfx-", dir="/tmp") as short, pytest.MonkeyPatch.context() as patch:
@@ -65,7 +65,7 @@ def test_a_socket_fits_into_it():
             assert manager.list([1])[0] == 1
 
 
-def test_many_at_once_do_not_remove_each_others(place):
+def test_concurrent_processes_do_not_remove_each_others_folders(place):
     code = (
         "import os; from tfx_estimator.pipeline.base.ending import scratch\n"
         "for _ in range(30):\n"

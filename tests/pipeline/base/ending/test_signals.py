@@ -1,4 +1,4 @@
-"""Signals that wait for what must not be left halfway."""
+"""Signals wait for work that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.root import start_python
 
 pytestmark = pytest.mark.unit
 
-# Two lines are printed: one when a signal may come, one when what must be whole is.
+# Prints two lines: one when a signal may come, one when the protected work is complete.
 HOLDS = """
 import os, sys, time
 from tfx_estimator.pipeline.base.ending import signals
@@ -32,25 +32,25 @@ with signals.handled():
 
 
 def _held(seconds: float, *numbers: int, more: str = "") -> tuple[int, list[str]]:
-    """Returns the exit code, and what was printed."""
+    """Returns the exit code and the printed lines."""
     process = start_python("-c", HOLDS, str(seconds), *filter(None, [more]))
     assert process.stdout
-    said = [process.stdout.readline().strip()]
+    lines = [process.stdout.readline().strip()]
     for number in numbers:
         process.send_signal(number)
     rest, _ = process.communicate(timeout=60)
-    return process.returncode, [*said, *rest.split()]
+    return process.returncode, [*lines, *rest.split()]
 
 
 def test_a_signal_waits_and_then_raises():
     assert _held(1, signal.SIGTERM) == (143, ["begun", "whole", "NoneType"])
-    # What went wrong meanwhile is not lost.
+    # An error in between is not lost.
     assert _held(1, signal.SIGINT, more="full") == (130, ["begun", "whole", "OSError"])
     assert _held(0.05) == (0, ["begun", "whole", "nothing", "came"])
 
 
 def test_a_second_signal_does_not_wait():
-    code, said = _held(600, signal.SIGTERM, signal.SIGINT)
-    # Which of the two is the second one, the kernel says.
+    code, lines = _held(600, signal.SIGTERM, signal.SIGINT)
+    # The kernel decides which of the two comes second.
     assert code in (130, 143)
-    assert said == ["begun"]
+    assert lines == ["begun"]

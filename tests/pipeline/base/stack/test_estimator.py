@@ -1,4 +1,4 @@
-"""tf.estimator is brought back where TensorFlow has it no more, and is what it was where TensorFlow has it."""
+"""tf.estimator is restored if TensorFlow lacks it, and unchanged if TensorFlow has it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from tests.root import run_python
 from tests.stack import HERE
 
-# Names a Python that has a TensorFlow from 2.16 on, with tf_keras and tensorflow-estimator.
+# The path of a Python with TensorFlow 2.16 or later, tf_keras and tensorflow-estimator.
 TODAY = "TFX_ESTIMATOR_TODAY_PYTHON"
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1", "e:1"], "evaluator": ["f:1"]}
 MASTER = {"master": ["a:1"], "worker": ["b:1"], "ps": ["d:1"]}
 needs_tensorflows_own = pytest.mark.skipif(
     not HERE.has_estimator, reason=f"TensorFlow {HERE.tensorflow} has no tf.estimator of its own to compare with"
 )
-# Trains, evaluates and exports as the tutorials of TensorFlow 1 have it, and prints the steps and the accuracy.
+# Trains, evaluates and exports as in TensorFlow 1's tutorials; prints the steps and the accuracy.
 PROGRAM = """
 import json, sys, tempfile
 import numpy as np
@@ -72,7 +72,7 @@ print(json.dumps([__name__, argv[1:], int(metrics["global_step"]), float((found 
 
 @needs_tensorflows_own
 @pytest.mark.unit
-def test_a_tensorflow_that_has_it_is_left_alone():
+def test_a_tensorflow_with_estimator_is_not_changed():
     import tensorflow as tf
     from tensorflow.python.distribute import estimator_training
     from tensorflow_estimator.python.estimator import run_config
@@ -95,7 +95,7 @@ def test_a_tensorflow_that_has_it_is_left_alone():
     ],
     ids=["file", "module", "today"],
 )
-def test_a_program_runs_as_by_python_itself(tmp_path, python, program):
+def test_a_program_runs_as_with_python(tmp_path, python, program):
     if python is None:
         pytest.skip(f"{TODAY} names no Python with a TensorFlow from 2.16 on")
     (tmp_path / "trainer").mkdir()
@@ -110,21 +110,21 @@ def test_a_program_runs_as_by_python_itself(tmp_path, python, program):
 
 @pytest.mark.unit
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["none.py"], "there is no file none.py"),
         (["-m", "none.task"], "there is no module none.task"),
         ([], "required: program"),
     ],
 )
-def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path, capsys, given, said):
+def test_a_missing_program_is_named(monkeypatch, tmp_path, capsys, given, message):
     from tfx_estimator.estimator import main
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
         main(given)
     assert caught.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @needs_tensorflows_own
@@ -140,7 +140,7 @@ def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path, capsys, giv
     ],
     ids=lambda each: "-".join(map(str, each.get("task", {"": "alone"}).values())),
 )
-def test_a_run_config_learns_what_tensorflow_told_it(monkeypatch, tf_config, strategy):
+def test_a_run_config_equals_tensorflows(monkeypatch, tf_config, strategy):
     import tensorflow as tf
     from tensorflow_estimator.python.estimator import run_config
 
@@ -153,7 +153,7 @@ def test_a_run_config_learns_what_tensorflow_told_it(monkeypatch, tf_config, str
     ours = vars(tf.estimator.RunConfig(**given))
     assert str(ours.pop("_cluster_spec")) == str(theirs.pop("_cluster_spec"))
     assert str(ours.pop("_session_config")) == str(theirs.pop("_session_config"))
-    # A folder of its own for each.
+    # Each has its own folder.
     assert ours.keys() == theirs.keys()
     assert {**ours, "_model_dir": ""} == {**theirs, "_model_dir": ""}
 
@@ -161,7 +161,7 @@ def test_a_run_config_learns_what_tensorflow_told_it(monkeypatch, tf_config, str
 @needs_tensorflows_own
 @pytest.mark.unit
 @pytest.mark.parametrize(("type_", "index"), [("chief", 0), ("worker", 1), ("ps", 1), ("evaluator", 0), ("", 0)])
-def test_a_task_takes_the_place_that_tensorflow_gave_it(type_, index):
+def test_a_task_takes_the_role_that_tensorflow_gave_it(type_, index):
     import tensorflow as tf
     from tensorflow.python.distribute import distribute_coordinator
     from tensorflow.python.distribute import estimator_training as original
@@ -181,7 +181,7 @@ def test_a_task_takes_the_place_that_tensorflow_gave_it(type_, index):
 
 @pytest.mark.timeout(220)
 @pytest.mark.skipif(HERE.has_estimator, reason="TensorFlow's own is left alone")
-def test_called_after_tensorflow_keras_is_2_by_every_name(tmp_path, monkeypatch):
+def test_enabled_after_tensorflow_keras_is_2_under_every_name(tmp_path, monkeypatch):
     code = """
 import tensorflow as tf
 import tfx_estimator

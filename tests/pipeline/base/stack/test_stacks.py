@@ -1,4 +1,4 @@
-"""Which stack this is, and that nobody else asks which versions there are."""
+"""The stack is detected in one place, and no other module checks versions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tfx_estimator.pipeline.run.summary import Summary
 
 pytestmark = pytest.mark.unit
 
-# Which may ask.
+# The modules that may check versions.
 ROOM, DOCTOR = "pipeline/base/stack/", "pipeline/doctor/"
 FOLDERS = ("pipeline", "components", "model_fn", "data", "src")
 OF_METADATA = ("version", "version_of")
 
 
-def asked(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Finds where code compares a version, or takes one apart: what a message says of it is no question."""
+def checks_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Finds code that compares or parses a version; versions in messages do not count."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             name = ast.unparse(node)
@@ -42,14 +42,14 @@ def asked(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, ast.unparse(each)
 
 
-def test_nobody_but_the_stack_and_the_doctor_asks_for_a_version():
+def test_only_the_stack_and_the_doctor_check_versions():
     found = []
     for folder in FOLDERS:
-        # Those of src are links to the others.
+        # Those in src are links to the others.
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
             if not name.startswith((ROOM, DOCTOR)):
-                found += [(name, line, what) for line, what in asked(ast.parse(path.read_text(encoding="utf-8")))]
+                found += [(name, line, what) for line, what in checks_in(ast.parse(path.read_text(encoding="utf-8")))]
     assert found == []
 
 
@@ -69,7 +69,7 @@ def test_every_report_says_which_stack_its_run_was_on(tmp_path):
     assert '<th scope="row">stack</th><td class="text">tfx9: TFX 9</td>' in (tmp_path / "it.html").read_text()
 
 
-def test_what_a_stack_has_is_there_and_what_it_has_not_is_not():
+def test_a_stack_has_exactly_its_own_features():
     import tensorflow_model_analysis as tfma
     from tfx.components.trainer import executor
 
@@ -79,8 +79,8 @@ def test_what_a_stack_has_is_there_and_what_it_has_not_is_not():
 
 
 @pytest.fixture
-def anew() -> Iterator[None]:
-    """Forgets what the stack is, before and after."""
+def fresh_stack() -> Iterator[None]:
+    """Clears the cached stack before and after."""
     stacks.current.cache_clear()
     yield
     stacks.current.cache_clear()
@@ -98,7 +98,7 @@ def anew() -> Iterator[None]:
         ("1.14.0", (3, 10), "tfx1.15"),
     ],
 )
-def test_tfx_decides_and_without_it_python(monkeypatch, anew, tfx, python, name):
+def test_tfx_decides_and_without_it_python(monkeypatch, fresh_stack, tfx, python, name):
     monkeypatch.setattr(stacks, "version_of", {"tfx": tfx}.get)
     monkeypatch.setattr(stacks.sys, "version_info", (*python, 1))
     assert stacks.current().name == name
@@ -116,14 +116,14 @@ def test_tfx_decides_and_without_it_python(monkeypatch, anew, tfx, python, name)
     ],
 )
 def test_keras_2_is_chosen_where_there_are_both(monkeypatch, tmp_path, has_tf_keras, keras, given, chosen):
-    # Also where it was not set, so that it is not afterwards.
+    # Also if it was unset, so that it is restored to unset.
     monkeypatch.setenv(stacks.KERAS, given or "")
     if not given:
         monkeypatch.delenv(stacks.KERAS)
     for name in ["tf_keras"] * has_tf_keras + ["keras"] * bool(keras):
         write_files(tmp_path, {f"{name}/__init__.py": ""})
     (tmp_path / f"keras-{keras}.dist-info").mkdir()
-    # Of this environment there is nothing.
+    # Nothing of this environment is importable.
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setattr(sys, "modules", {name: each for name, each in sys.modules.items() if "keras" not in name})
     stacks.choose_keras()

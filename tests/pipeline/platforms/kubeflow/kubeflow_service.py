@@ -14,22 +14,22 @@ _PATH = re.compile(r"(?P<prefix>.*)/apis/v2beta1/(?P<kind>runs|experiments)(?:/(
 
 
 class KubeflowService:
-    """Keeps runs as Kubeflow Pipelines does; what they come to the test says.
+    """Keeps runs as Kubeflow Pipelines does; the test sets their states.
 
     Args:
-        states: What a run comes to, one an answer; the last stays. A number is a code of HTTP in place of an answer.
-        explains: Whether a step that failed says why, as the API allows, and no version yet does.
+        states: States of a run, one per response; the last one stays. A number is an HTTP status in place of one.
+        explains: Whether a failed step has a reason, as the API allows but no version does so far.
         failing: The step that fails.
-        profile: The namespace of whoever has the token, where the service has several users; empty where it has none.
+        profile: The namespace of the token's user if the service is multi-user; else empty.
     """
 
     def __init__(
         self, states: list[Any], prefix: str = "", explains: bool = False, failing: str = "Trainer", profile: str = ""
     ) -> None:
         self.states, self.prefix, self.explains, self.failing = list(states), prefix, explains, failing
-        # How many runs are told at once.
+        # The number of runs per page.
         self.page = 2
-        # What whoever stands before the service answers to a token that he does not know; None if nobody does.
+        # The HTTP status with which a proxy answers an unknown token; None without a proxy.
         self.login: Optional[int] = None
         self.profile = profile
         self.runs: dict[str, dict[str, Any]] = {}
@@ -72,7 +72,7 @@ class KubeflowService:
         self._server.server_close()
 
     def answer(self, method: str, address: str, headers: Any, body: Any) -> tuple[int, Any]:
-        """Returns the code of HTTP, and what is said."""
+        """Returns the HTTP status and the body."""
         path, _, query = address.partition("?")
         if self.login and headers.get("Authorization") != f"Bearer {TOKEN}":
             return 200 if path == "/dex/auth" else self.login, "<html>Log in to Your Account</html>"
@@ -80,11 +80,11 @@ class KubeflowService:
             return 404, {"message": f"there is no {path}"}
         if headers.get("Authorization") != f"Bearer {TOKEN}":
             return 401, {"message": "who are you"}
-        name, asked = match["id"], {key: value[0] for key, value in urllib.parse.parse_qs(query).items()}
-        if name is None and (refused := self._refuse(match["kind"], asked if body is None else body)):
+        name, parameters = match["id"], {key: value[0] for key, value in urllib.parse.parse_qs(query).items()}
+        if name is None and (refused := self._refuse(match["kind"], parameters if body is None else body)):
             return refused
         if match["kind"] == "experiments":
-            return self._experiments(asked, body)
+            return self._experiments(parameters, body)
         if method == "POST" and name is None:
             number = f"run-{len(self.runs) + 1}"
             self.runs[number] = {**body, "run_id": number}
@@ -95,68 +95,68 @@ class KubeflowService:
             self.states = ["CANCELED"]
             return 200, {}
         if name is None:
-            value, experiment = _wanted(asked, "IS_SUBSTRING"), asked.get("experiment_id")
+            value, experiment = _wanted(parameters, "IS_SUBSTRING"), parameters.get("experiment_id")
             found = [
                 run
                 for run in self.runs.values()
                 if value in run["display_name"] and experiment in (None, run.get("experiment_id"))
             ]
-            begin = int(asked.get("page_token", "0"))
+            begin = int(parameters.get("page_token", "0"))
             more = {"next_page_token": str(begin + self.page)} if len(found) > begin + self.page else {}
-            told = [{**run, "state": self.states[0]} for run in found[begin:][: self.page]]
-            return 200, {"runs": told, **more} if told else {}
+            listed = [{**run, "state": self.states[0]} for run in found[begin:][: self.page]]
+            return 200, {"runs": listed, **more} if listed else {}
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if isinstance(state, int):
             return state, {"message": "not now"}
         if name not in self.runs:
             return 404, {"message": f"there is no run {name}"}
-        return 200, _told(self.runs[name], state, self.failing, self.explains)
+        return 200, _details(self.runs[name], state, self.failing, self.explains)
 
-    def _refuse(self, kind: str, told: dict[str, Any]) -> Optional[tuple[int, Any]]:
-        """Returns what a service says to whom it cannot tell a namespace of; None if it can.
+    def _refuse(self, kind: str, request: dict[str, Any]) -> Optional[tuple[int, Any]]:
+        """Returns the error for a request without a permitted namespace; None if it has one.
 
         Source: https://github.com/kubeflow/pipelines/blob/2.0.5/backend/src/apiserver/server/, run_server.go and
         experiment_server.go.
         """
-        experiment = told.get("experiment_id")
+        experiment = request.get("experiment_id")
         if experiment is not None and experiment not in self.experiments:
             return 404, {"message": f"Experiment {experiment} not found"}
         if not self.profile:
             return None
-        namespace = self.experiments[experiment]["namespace"] if experiment else told.get("namespace")
+        namespace = self.experiments[experiment]["namespace"] if experiment else request.get("namespace")
         if not namespace:
             return 400, {"message": f"Invalid input error: {kind} cannot have an empty namespace in multi-user mode"}
         if namespace != self.profile:
             return 403, {"message": f"User is not authorized with reason: {kind} in namespace {namespace}"}
         return None
 
-    def _experiments(self, asked: dict[str, str], body: Any) -> tuple[int, Any]:
+    def _experiments(self, parameters: dict[str, str], body: Any) -> tuple[int, Any]:
         if body is None:
-            wanted = (_wanted(asked, "EQUALS"), asked.get("namespace", ""))
-            told = [each for each in self.experiments.values() if (each["display_name"], each["namespace"]) == wanted]
-            return 200, {"experiments": told} if told else {}
+            wanted = (_wanted(parameters, "EQUALS"), parameters.get("namespace", ""))
+            listed = [each for each in self.experiments.values() if (each["display_name"], each["namespace"]) == wanted]
+            return 200, {"experiments": listed} if listed else {}
         number = f"experiment-{len(self.experiments) + 1}"
         self.experiments[number] = {"namespace": "", **body, "experiment_id": number}
         return 200, self.experiments[number]
 
 
-def _wanted(asked: dict[str, str], operation: str) -> str:
-    """Returns the name that a list's filter asks for."""
-    (predicate,) = json.loads(asked["filter"])["predicates"]
+def _wanted(parameters: dict[str, str], operation: str) -> str:
+    """Returns the name in a list's filter."""
+    (predicate,) = json.loads(parameters["filter"])["predicates"]
     assert predicate == {"operation": operation, "key": "display_name", "stringValue": predicate["stringValue"]}
     return predicate["stringValue"]
 
 
-def _told(run: dict[str, Any], state: str, failing: str, explains: bool) -> dict[str, Any]:
-    """As Kubeflow Pipelines 2 tells of a run: a step is a DAG with one pod in it, beside its driver.
+def _details(run: dict[str, Any], state: str, failing: str, explains: bool) -> dict[str, Any]:
+    """Returns a run as Kubeflow Pipelines 2 describes it: a step is a DAG of one pod, next to its driver.
 
     Source: https://github.com/kubeflow/pipelines/blob/2.0.5/backend/src/v2/compiler/argocompiler/dag.go.
     """
     error = {"error": {"code": 9, "message": "exit code 5"}} if state == "FAILED" and explains else {}
 
     def detail(name: str, state: str, *children: str, **more: Any) -> dict[str, Any]:
-        told = {"run_id": run["run_id"], "task_id": f"id-of-{name}", "display_name": name, "state": state, **more}
-        return {**told, "child_tasks": [{"pod_name": f"pod-{child}"} for child in children]} if children else told
+        record = {"run_id": run["run_id"], "task_id": f"id-of-{name}", "display_name": name, "state": state, **more}
+        return {**record, "child_tasks": [{"pod_name": f"pod-{child}"} for child in children]} if children else record
 
     details = [
         detail("digits-4kx2p", state, "root-driver", "root"),
@@ -168,7 +168,7 @@ def _told(run: dict[str, Any], state: str, failing: str, explains: bool) -> dict
         detail(f"{failing}-driver", "SUCCEEDED"),
         detail(failing, state, "executor", **error),
         detail("executor", state),
-        # What could not be converted.
+        # A task that could not be converted.
         {"run_id": run["run_id"], "task_id": "7", "error": {"code": 13, "message": "Failed to convert a task"}},
     ]
     return {**run, "state": state, "run_details": {"task_details": details}, **error}

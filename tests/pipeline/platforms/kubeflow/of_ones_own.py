@@ -1,4 +1,4 @@
-"""A pipeline of one's own, of all kinds of components, which knows nothing of this project."""
+"""A user's own pipeline with all kinds of components, independent of this project."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ Boxed = create_container_component(
 
 
 def make_pipeline(*more: Any) -> Pipeline:
-    """Makes it, with more components."""
+    """Makes the pipeline, with more components."""
     making = Making(word=RuntimeParameter("word", str, "hello"), times=3, rate=0.5)
     model, said, count = (making.outputs[name] for name in ("model", "said", "count"))
     examples = CsvExampleGen(input_base="gs://there/data")

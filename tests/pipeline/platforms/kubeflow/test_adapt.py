@@ -1,4 +1,4 @@
-"""What TFX compiled of a pipeline of one's own is adapted: the whole of it, by its own words, and for kfp's parser."""
+"""A user's own pipeline, compiled by TFX, is adapted for Kubeflow Pipelines and for kfp's parser."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tfx_estimator.pipeline.platforms.kubeflow.adapt import adapt
 
 pytestmark = pytest.mark.unit
 
-# Names a Python that has kfp, of any version 2, beside this one's.
+# The path of another Python with any kfp 2.
 KFP_PYTHON = "TFX_ESTIMATOR_KFP_PYTHON"
-# A file's specification read without leave to pass over what is not known, nested in another pipeline, and read again.
+# Reads a file's specification without ignoring unknown fields, nests it in another pipeline, and reads it again.
 PARSER = """
 import sys
 
@@ -59,12 +59,12 @@ compiler.Compiler().compile(read(nested), nested)
 
 
 def compiled(*more: Any, schema_2_1: bool = True) -> dict[str, Any]:
-    """What TFX compiles."""
+    """Compiles the pipeline with TFX."""
     config = KubeflowV2DagRunnerConfig(default_image="registry.example/own", use_pipeline_spec_2_1=schema_2_1)
     return KubeflowV2DagRunner(config).run(make_pipeline(*more), write_out=False)
 
 
-def test_both_schemas_come_to_the_same():
+def test_both_schemas_give_the_same_result():
     old, new = (adapt(compiled(schema_2_1=each)) for each in (False, True))
     assert old[0] == new[0]
     assert len(old[1]) == len(new[1]) + 1
@@ -84,7 +84,7 @@ def test_both_schemas_come_to_the_same():
     assert (again, notes) == (spec, [])
 
 
-def test_a_value_that_a_step_puts_out_is_found_and_of_its_type():
+def test_an_output_parameter_is_found_with_its_type():
     spec, _ = adapt(compiled())
     given = spec["root"]["dag"]["tasks"]["Taking"]["inputs"]["parameters"]
     assert given["count"] == {"taskOutputParameter": {"producerTask": "Making", "outputParameterKey": "count"}}
@@ -94,7 +94,7 @@ def test_a_value_that_a_step_puts_out_is_found_and_of_its_type():
     assert json.loads(words[words.index("--json_serialized_inputs_spec_args") + 1]) == declared
 
 
-def test_an_evaluator_is_told_what_a_step_finds_in_place_of_its_resolver():
+def test_an_evaluator_gets_its_baseline_from_a_step_in_place_of_its_resolver():
     job = compiled()
     spec, notes = adapt(job)
     tasks, components = spec["root"]["dag"]["tasks"], spec["components"]
@@ -113,17 +113,17 @@ def test_an_evaluator_is_told_what_a_step_finds_in_place_of_its_resolver():
         "parameters": {"pipeline_home": home},
     }
     assert "cachingOptions" not in tasks["Evaluator-baseline"]
-    told = spec["root"]["inputDefinitions"]["parameters"]["pipeline_home"]
-    assert told == {"parameterType": "STRING", "defaultValue": "gs://there/own"}
+    parameter = spec["root"]["inputDefinitions"]["parameters"]["pipeline_home"]
+    assert parameter == {"parameterType": "STRING", "defaultValue": "gs://there/own"}
     assert "baseline_model" not in components["Evaluator"]["inputDefinitions"]["artifacts"]
-    # Of a specification that does not say where the pipeline's folder is.
+    # A specification without the pipeline's folder.
     alone, notes = adapt(job["pipelineSpec"])
     assert set(tasks) - set(alone["root"]["dag"]["tasks"]) == {"Evaluator-baseline"}
     assert "Evaluator compares with no earlier model: Kubeflow Pipelines 2 has no resolvers" in notes
 
 
 @pytest.mark.parametrize(("blessed", "key"), [(True, "baseline_model"), (False, "other")])
-def test_another_step_is_left_without_what_it_need_not_have_only(blessed, key):
+def test_another_step_loses_only_optional_inputs(blessed, key):
     latest = resolver(blessed).with_id("Latest")
     job = compiled(latest, Comparing(**{key: latest.outputs["model"]}))
     if key == "other":
@@ -156,30 +156,30 @@ def test_kfp_reads_it_nests_it_and_compiles_it_again(tmp_path, python):
 def test_the_runner_keeps_the_defaults_of_runtime_parameters(tmp_path):
     config = KubeflowV2DagRunnerConfig(default_image="registry.example/own")
     runner = KubeflowV2Runner(config=config, output_dir=str(tmp_path / "made"), output_filename="own.yaml")
-    told = runner.run(make_pipeline(), write_out=True)
-    assert yaml.safe_load((tmp_path / "made" / "own.yaml").read_text()) == told
+    compiled_spec = runner.run(make_pipeline(), write_out=True)
+    assert yaml.safe_load((tmp_path / "made" / "own.yaml").read_text()) == compiled_spec
     word = {"parameterType": "STRING", "defaultValue": "hello"}
-    assert told["root"]["inputDefinitions"]["parameters"]["word"] == word
+    assert compiled_spec["root"]["inputDefinitions"]["parameters"]["word"] == word
     expected, _ = adapt(compiled())
-    expected["root"] = told["root"]
-    assert told == expected
+    expected["root"] = compiled_spec["root"]
+    assert compiled_spec == expected
     given = KubeflowV2Runner(config).run(make_pipeline(), {"word": "given"}, write_out=False)
     assert given["root"]["inputDefinitions"]["parameters"]["word"]["defaultValue"] == "given"
 
 
-def test_tfx_own_command_line_takes_the_runner_for_its_own(tmp_path):
+def test_tfxs_command_line_accepts_the_runner_as_its_own(tmp_path):
     # As `tfx pipeline create --engine vertex` does.
     (tmp_path / "pipeline").mkdir()
     patcher = KubeflowV2DagRunnerPatcher(True, prepare_dir_fn=lambda name: str(tmp_path / "pipeline"))
     with patcher.patch() as context:
         KubeflowV2Runner(KubeflowV2DagRunnerConfig(default_image="registry.example/own")).run(make_pipeline())
     assert context[patcher.PIPELINE_NAME] == "own"
-    told = json.loads(Path(context[patcher.OUTPUT_FILE_PATH]).read_text())
-    container = told["deploymentSpec"]["executors"]["Making_executor"]["container"]
+    compiled_spec = json.loads(Path(context[patcher.OUTPUT_FILE_PATH]).read_text())
+    container = compiled_spec["deploymentSpec"]["executors"]["Making_executor"]["container"]
     assert container["command"] == ["python", "-m", step.__name__]
 
 
-def test_the_verb_writes_what_it_is_told_to_and_replaces_nothing(tmp_path, capsys, monkeypatch):
+def test_the_verb_writes_the_given_output_and_replaces_no_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("own.json").write_text(json.dumps(compiled()))
     assert main(["adapt", "own.json"]) == 0
@@ -189,7 +189,7 @@ def test_the_verb_writes_what_it_is_told_to_and_replaces_nothing(tmp_path, capsy
     assert json.loads(Path("again.json").read_text()) == yaml.safe_load(Path("own-kubeflow.yaml").read_text())
     assert main(["adapt", "own.json"]) == 2
     assert "--force" in capsys.readouterr().err
-    # What a second document says of pods stays.
+    # A second document with pod settings stays.
     text = Path("own-kubeflow.yaml").read_text() + "---\nplatforms: {kubernetes: {}}\n"
     Path("two.yaml").write_text(text)
     assert main(["adapt", "two.yaml", "--output", "two.yaml", "--force"]) == 0
@@ -210,10 +210,10 @@ def test_the_verb_writes_what_it_is_told_to_and_replaces_nothing(tmp_path, capsy
         "kind: Workflow",
     ],
 )
-def test_what_is_no_compiled_pipeline_is_said_so(tmp_path, capsys, text):
+def test_anything_but_a_compiled_pipeline_is_refused(tmp_path, capsys, text):
     (tmp_path / "own.json").write_text(text)
     assert main(["adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "made.yaml")]) == 2
-    said = capsys.readouterr().err
-    assert "to do:" in said
-    assert "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert "to do:" in stderr
+    assert "Traceback" not in stderr
     assert [path.name for path in tmp_path.iterdir()] == ["own.json"]

@@ -1,4 +1,4 @@
-"""A pipeline that is submitted to Kubeflow Pipelines: over HTTP, to a server that keeps runs as it does."""
+"""Submitting a pipeline to Kubeflow Pipelines over HTTP, to a server that behaves like it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMPILED = (ROOT / "tests" / "golden" / "compiled" / f"digits.{KUBEFLOW}.yaml").
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch, tmp_path) -> None:
-    """Waits are short; the token is known."""
+    """Shortens waits and sets the token."""
     for name in ("POLL_SECONDS", "_FIRST_WAIT", "_LONGEST_WAIT"):
         monkeypatch.setattr(follow, name, 0.01)
     (tmp_path / "token").write_text(f"{TOKEN}\n")
@@ -46,7 +46,7 @@ def service_of(server: KubeflowService) -> Kubeflow:
     return Kubeflow(server.address, text=COMPILED, name="digits-0123456789", account="trainer")
 
 
-def test_the_run_is_what_was_compiled_and_not_started_twice():
+def test_the_run_equals_the_compiled_file_and_is_not_started_twice():
     with KubeflowService(["RUNNING"]) as server:
         service = service_of(server)
         assert service.start(False) == ("run-1", True, "")
@@ -54,7 +54,7 @@ def test_the_run_is_what_was_compiled_and_not_started_twice():
         assert run["service_account"] == "trainer"
         assert run["display_name"] == "digits-0123456789-1"
         assert run["pipeline_spec"] == {"pipeline_spec": documents[0], "platform_spec": documents[1]}
-        # The service looks at no other.
+        # The service reads no other field.
         assert run["runtime_config"] == {"pipeline_root": "gs://example-bucket/pipelines/digits/artifacts"}
         assert service.start(False)[:2] == ("run-1", False)
         server.states = ["SUCCEEDED"]
@@ -66,13 +66,13 @@ def test_the_run_is_what_was_compiled_and_not_started_twice():
 
 
 def test_it_is_followed_to_its_end_and_cancelled():
-    said: list[tuple[str, bool]] = []
+    lines: list[tuple[str, bool]] = []
     with KubeflowService(["RUNNING", "RUNNING", 503, "SUCCEEDED"], explains=True) as server:
         service = service_of(server)
         run = service.start(False).job
-        assert follow.follow(service, run, lambda *each: said.append(each)).state == "SUCCEEDED"
-        assert ("the service does not answer: 503 not now; trying again", True) in said
-        assert any(line.endswith(": SUCCEEDED") and "rainer" in line for line, _ in said)
+        assert follow.follow(service, run, lambda *each: lines.append(each)).state == "SUCCEEDED"
+        assert ("the service does not answer: 503 not now; trying again", True) in lines
+        assert any(line.endswith(": SUCCEEDED") and "rainer" in line for line, _ in lines)
         server.states = ["RUNNING"]
         service.cancel(run)
         assert server.terminated == [run]
@@ -90,7 +90,7 @@ def test_a_gap_in_the_numbers_and_a_run_that_is_ending_are_seen():
             server.states = [state]
             assert service.start(False).is_new
         assert server.runs["run-3"]["display_name"] == "digits-0123456789-3"
-        # Somebody has deleted the first ones; there is one of another pipeline, too.
+        # The first runs were deleted; and there is a run of another pipeline.
         del server.runs["run-1"], server.runs["run-2"]
         server.states = ["RUNNING"]
         Kubeflow(server.address, text=COMPILED, name="my-digits-0123456789").start(False)
@@ -104,11 +104,11 @@ def test_a_run_whose_start_was_interrupted_is_found(monkeypatch):
         answer = server.answer
 
         def interrupt(method: str, *about: Any) -> Any:
-            told = answer(method, *about)
+            response = answer(method, *about)
             if method == "POST":
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(0.5)
-            return told
+            return response
 
         monkeypatch.setattr(server, "answer", interrupt)
         with pytest.raises(SignalledError), handled():
@@ -118,7 +118,7 @@ def test_a_run_whose_start_was_interrupted_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize(("failing", "kind"), [("Trainer", TrainingError), ("Evaluator", PipelineError)])
-def test_the_steps_are_told_by_their_names(failing, kind):
+def test_the_steps_are_shown_by_their_names(failing, kind):
     with KubeflowService(["RUNNING"], failing=failing) as server:
         run = service_of(server).start(False).job
         for service in (service_of(server), Kubeflow(server.address)):
@@ -141,17 +141,17 @@ def test_by_way_of_the_kubernetes_api_server(tmp_path, monkeypatch):
         assert service.address("run-1").startswith("http://localhost:8080/#/")
         with pytest.raises(PipelineError, match=r"the namespace kubeflow of .* refuses: 404"):
             Kubeflow(text=COMPILED, name="digits").start(False)
-        # Its note holds when another context has become the current one.
+        # Its note stays valid after a switch to another context.
         note = with_job(Note(KUBEFLOW, ""), service, "run-1")
         assert (note.context, note.namespace) == ("a", "mine")
         write_kubeconfig(tmp_path / "config", "b", TOKEN, **hosts)
         assert connect(note, "").status("run-1").state == "RUNNING"
 
 
-def test_a_service_with_several_users_takes_runs_of_an_experiment_alone():
+def test_a_multi_user_service_requires_an_experiment_and_a_namespace():
     with KubeflowService(["RUNNING"], profile="vision") as server:
-        for told in ({}, {"namespace": "vision"}, {"experiment": "mine"}):
-            service = Kubeflow(server.address, text=COMPILED, name="digits", **told)
+        for options in ({}, {"namespace": "vision"}, {"experiment": "mine"}):
+            service = Kubeflow(server.address, text=COMPILED, name="digits", **options)
             with pytest.raises(PipelineError, match=r"refuses: 400 .* empty namespace") as caught:
                 service.start(False)
             assert "--experiment NAME and --namespace" in caught.value.todo
@@ -165,7 +165,7 @@ def test_a_service_with_several_users_takes_runs_of_an_experiment_alone():
             return Kubeflow(server.address, namespace="vision", **whole)
 
         assert of("mine").start(False) == ("run-1", True, "")
-        # Found, and not made once more; so is the run.
+        # The experiment and the run are found, not created again.
         assert of("mine").start(False)[:2] == ("run-1", False)
         assert of("another").start(False) == ("run-2", True, "")
         names = [each["display_name"] for each in server.experiments.values()]
@@ -174,7 +174,7 @@ def test_a_service_with_several_users_takes_runs_of_an_experiment_alone():
         assert {each["namespace"] for each in server.experiments.values()} == {"vision"}
 
 
-def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
+def test_refusals_are_distinguished_from_lost_connections(tmp_path, monkeypatch):
     with KubeflowService(["RUNNING"]) as server:
         service = service_of(server)
         with pytest.raises(PipelineError, match="refuses: 404 there is no run run-7"):
@@ -192,27 +192,27 @@ def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("login", "said"), [(302, "302, a redirection to .*/dex/auth\n"), (200, "a page of HTML in place of JSON")]
+    ("login", "message"), [(302, "302, a redirection to .*/dex/auth\n"), (200, "a page of HTML in place of JSON")]
 )
-def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
+def test_a_sign_in_page_is_not_retried_silently(tmp_path, login, message):
     with KubeflowService(["RUNNING"]) as server:
         server.login = login
         service = service_of(server)
         run = service.start(False).job
         (tmp_path / "token").write_text("one-that-has-ended")
-        # The one that it knows is still good.
+        # The known token is still valid.
         assert service.status(run).state == "RUNNING"
         other = service_of(server)
         for ask in (lambda: other.start(False), lambda: other.status(run), lambda: other.cancel(run)):
-            with pytest.raises(PipelineError, match=f"does not accept the credentials: {said}") as caught:
+            with pytest.raises(PipelineError, match=f"does not accept the credentials: {message}") as caught:
                 ask()
             assert TOKEN_FILE in caught.value.todo
-        # The service that has answered may be one that restarts behind its proxy.
+        # A service that has answered before may be restarting behind its proxy.
         if login == 200:
             service._client = other._client
-            with pytest.raises(UnavailableError, match=said):
+            with pytest.raises(UnavailableError, match=message):
                 service.status(run)
-        # A token that was written anew is found.
+        # A renewed token file is read.
         (tmp_path / "token").write_text(TOKEN)
         assert (other if login == 302 else service_of(server)).status(run).state == "RUNNING"
 
@@ -240,8 +240,8 @@ def test_a_note_of_an_earlier_release_is_followed(capsys):
     with KubeflowService(["RUNNING"]) as server:
         run = service_of(server).start(False).job
         server.states = ["SUCCEEDED"]
-        told = {"job": run, "endpoint": server.address, "namespace": None}
-        Path("submission.json").write_text(json.dumps({**told, "target": "kubeflow_v2"}))
+        note = {"job": run, "endpoint": server.address, "namespace": None}
+        Path("submission.json").write_text(json.dumps({**note, "target": "kubeflow_v2"}))
         assert main(["submit", "--attach", "."]) == 0
     assert f"{run}: SUCCEEDED" in capsys.readouterr().out
 
@@ -250,5 +250,5 @@ def test_a_note_that_was_left_is_found_as_it_was(tmp_path):
     note = Note(KUBEFLOW, "run-1", endpoint="https://there", experiment="mine")
     assert leave_note(str(tmp_path), note) is None
     assert find_note(str(tmp_path)) == note
-    # Nor is it that of another job.
+    # And it is not taken for that of another job.
     assert leave_note(str(tmp_path), note) is None

@@ -1,4 +1,4 @@
-"""A step of Kubeflow Pipelines 2 reads what the service hands over, which TFX's own entry does not."""
+"""A step of Kubeflow Pipelines 2 reads the service's input, which TFX's own entry point cannot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILE = ROOT / "tests" / "golden" / "compiled" / "digits.kubeflow.yaml"
 STEP = "tfx_estimator.pipeline.platforms.kubeflow.step"
 
 
-def _told(task: Task) -> dict[str, Any]:
+def _executor_input(task: Task) -> dict[str, Any]:
     inputs, outputs = (
         {
             key: {"name": str(17 + index), "uri": f"gs://there/{key}", "type": defined["artifactType"], "metadata": {}}
@@ -36,12 +36,12 @@ def _told(task: Task) -> dict[str, Any]:
         }
         for way in ("input", "output")
     )
-    told = {"inputs": services.as_inputs(inputs), "outputs": services.as_outputs(outputs, "gs://there")}
-    return {way: {"artifacts": {key: {"artifacts": [it]} for key, it in each.items()}} for way, each in told.items()}
+    by_way = {"inputs": services.as_inputs(inputs), "outputs": services.as_outputs(outputs, "gs://there")}
+    return {way: {"artifacts": {key: {"artifacts": [it]} for key, it in each.items()}} for way, each in by_way.items()}
 
 
 def _read(text: str) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """The inputs and outputs that TFX makes of an ExecutorInput."""
+    """Returns the inputs and outputs that TFX reads from an ExecutorInput."""
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils as utils
@@ -54,8 +54,8 @@ def test_each_step_reads_the_artifacts_that_its_component_declares():
     for task in [task for task in read_job(str(FILE)).tasks if task.container]:
         assert task.container
         assert list(task.container["command"]) == ["python", "-m", STEP]
-        told = _told(task)
-        words = [word.replace("{{$}}", json.dumps(told)) for word in task.container["args"]]
+        invocation = _executor_input(task)
+        words = [word.replace("{{$}}", json.dumps(invocation)) for word in task.container["args"]]
         args, beam = kubeflow_step.parse([STEP, *words])
         inputs, outputs = _read(args.json_serialized_invocation_args)
         for way, read in (("input", inputs), ("output", outputs)):
@@ -64,23 +64,23 @@ def test_each_step_reads_the_artifacts_that_its_component_declares():
                 key: defined["artifactType"]["instanceSchema"].splitlines()[0] for key, defined in declared.items()
             }, task.name
         assert all(word.startswith("--") for word in beam[1:])
-        # This is why: should it ever read them itself, ours may go.
+        # The reason for our entry point: remove it once TFX reads them itself.
         with pytest.raises((AttributeError, ValueError, ImportError)):
-            _read(json.dumps(told))
+            _read(json.dumps(invocation))
 
 
 @pytest.mark.parametrize("kind", [{"schemaTitle": "system.Dataset"}, {"instanceSchema": ""}, {}])
-def test_whatever_is_said_of_an_input_it_is_what_the_component_declares(kind):
+def test_an_input_has_the_type_that_the_component_declares(kind):
     declared = {"examples": {"artifactType": {"instanceSchema": "title: tfx.Examples\ntype: object\n"}}}
     artifact = {"name": "17", "uri": "gs://there/examples", "type": kind, "metadata": {"split_names": '["train"]'}}
-    told = {"inputs": {"artifacts": {"examples": {"artifacts": [artifact]}}}, "outputs": {}}
-    inputs, outputs = _read(kubeflow_step.for_tfx(json.dumps(told), json.dumps({"artifacts": declared})))
+    invocation = {"inputs": {"artifacts": {"examples": {"artifacts": [artifact]}}}, "outputs": {}}
+    inputs, outputs = _read(kubeflow_step.for_tfx(json.dumps(invocation), json.dumps({"artifacts": declared})))
     assert (inputs["examples"][0].type_name, inputs["examples"][0].split_names) == ("Examples", '["train"]')
     assert outputs == {}
 
 
 def _run(spec: dict[str, Any], name: str, folder: Path, values: dict[str, Any], **inputs: Any) -> dict[str, Any]:
-    """Runs a step of a pipeline of one's own, told what the service tells it; returns what it says of its outputs."""
+    """Runs a step of a user's own pipeline with the service's input; returns its output metadata."""
     (folder / name).mkdir()
     component, file = spec["components"][name], folder / name / "output_metadata.json"
     outputs = {
@@ -88,7 +88,7 @@ def _run(spec: dict[str, Any], name: str, folder: Path, values: dict[str, Any], 
         for key, defined in component["outputDefinitions"]["artifacts"].items()
     }
     put_out = component["outputDefinitions"].get("parameters", {})
-    told = {
+    invocation = {
         "inputs": {"artifacts": _listed(services.as_inputs(inputs)), "parameterValues": values},
         "outputs": {
             "artifacts": _listed(services.as_outputs(outputs, str(folder))),
@@ -97,7 +97,7 @@ def _run(spec: dict[str, Any], name: str, folder: Path, values: dict[str, Any], 
         },
     }
     words = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]["args"]
-    kubeflow_step.main(kubeflow_step.parse([STEP, *(word.replace("{{$}}", json.dumps(told)) for word in words)]))
+    kubeflow_step.main(kubeflow_step.parse([STEP, *(word.replace("{{$}}", json.dumps(invocation)) for word in words)]))
     return json.loads(file.read_text())
 
 
@@ -110,7 +110,7 @@ def _compiled(*more: Any) -> dict[str, Any]:
     return KubeflowV2Runner(config).run(make_pipeline(*more), write_out=False)
 
 
-def test_steps_of_ones_own_hand_over_what_they_made_and_said(tmp_path):
+def test_steps_of_a_users_own_pass_on_artifacts_and_parameters(tmp_path):
     spec = _compiled()
     made = _run(spec, "Making", tmp_path, {"word": "hello", "times": 3.0, "rate": 0.5})
     assert made["parameterValues"] == {"said": "hello", "count": 3.0}
@@ -118,12 +118,12 @@ def test_steps_of_ones_own_hand_over_what_they_made_and_said(tmp_path):
     kept = {**services.as_kept(model, "Making", "model"), "name": "17"}
     _run(spec, "Taking", tmp_path, made["parameterValues"], model=kept)
     assert (tmp_path / "Taking" / "copied").read_text() == "hellohellohello hello xxx 0.5"
-    # The first time there is nothing to compare with.
+    # The first time there is no baseline.
     found = _run(spec, "Evaluator-baseline", tmp_path, {"pipeline_home": str(tmp_path / "home")}, model=kept)
     assert found["parameterValues"] == {"found": ""}
 
 
-def test_files_are_read_of_the_latest_span_which_no_service_looks_for(tmp_path):
+def test_the_latest_span_of_files_is_read_although_no_service_resolves_it(tmp_path):
     for span, rows in (("07", "1\n2\n"), ("11", "3\n4\n5\n")):
         (tmp_path / f"data-{span}").mkdir()
         (tmp_path / f"data-{span}" / "rows.csv").write_text(f"number\n{rows}")
@@ -147,9 +147,9 @@ class Failing(BaseExecutor):
         raise TrainingError("a task failed", todo="see its log")
 
 
-def test_an_error_of_ours_is_told_in_its_own_words(tmp_path, capsys):
-    told = {"inputs": {}, "outputs": {"outputFile": str(tmp_path / "executor_output.json")}}
-    words = {"executor_class_path": f"{__name__}.Failing", "json_serialized_invocation_args": json.dumps(told)}
+def test_an_error_of_this_project_is_printed_with_its_own_message(tmp_path, capsys):
+    invocation = {"inputs": {}, "outputs": {"outputFile": str(tmp_path / "executor_output.json")}}
+    words = {"executor_class_path": f"{__name__}.Failing", "json_serialized_invocation_args": json.dumps(invocation)}
     args = argparse.Namespace(**words, json_serialized_inputs_spec_args="{}", is_driven=False)
     with pytest.raises(SystemExit) as ended:
         kubeflow_step.main((args, []))

@@ -1,4 +1,4 @@
-"""A pipeline that is put together by hand, and executed."""
+"""A hand-written pipeline that is executed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tfx_estimator.pipeline.platforms.rehearsal.execution import Execution, reba
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 from tfx_estimator.pipeline.runners.listener import Listener, NodeRun
 
-# What a container is here: it notes what it was given, and says what it made.
+# A container: records its input, and writes its output metadata.
 STEP = """
 import json, os, pathlib, sys
-told = json.loads(sys.argv[1])
-(key,) = told["outputs"]["artifacts"].keys() - {"executor-logs"}
-made = told["outputs"]["artifacts"][key]["artifacts"][0]
+invocation = json.loads(sys.argv[1])
+(key,) = invocation["outputs"]["artifacts"].keys() - {"executor-logs"}
+made = invocation["outputs"]["artifacts"][key]["artifacts"][0]
 folder = pathlib.Path(made["uri"])
 folder.mkdir(parents=True, exist_ok=True)
 tries = folder / "tries"
@@ -28,16 +28,16 @@ tries.write_text(str(count))
 if count <= int(os.environ.get("KILLED", 0)):
     print("half done", flush=True)
     os.kill(os.getpid(), 9)
-known = {"cwd": os.listdir(), "path": os.environ.get("PYTHONPATH"), "arguments": sys.argv[2:], "told": told}
+known = {"cwd": os.listdir(), "path": os.environ.get("PYTHONPATH"), "arguments": sys.argv[2:], "invocation": invocation}
 known["place"] = [name for name in os.environ if name.startswith(("SLURM_", "KFP_"))]
 (folder / "known.json").write_text(json.dumps(known))
 metadata = {"rows": 3, "blessed": 1, "current_model_id": made.get("name", "")}
 metadata.update(json.loads(os.environ.get("ALSO", "{}")))
 artifact = {"name": made.get("name", ""), "uri": made["uri"], "metadata": metadata}
-pathlib.Path(told["outputs"]["outputFile"]).parent.mkdir(parents=True, exist_ok=True)
-values = {name: f"{name} of {count}" for name in told["outputs"].get("parameters", {})}
-said = {"artifacts": {key: {"artifacts": [artifact]}}, "parameterValues": values}
-pathlib.Path(told["outputs"]["outputFile"]).write_text(json.dumps(said))
+pathlib.Path(invocation["outputs"]["outputFile"]).parent.mkdir(parents=True, exist_ok=True)
+values = {name: f"{name} of {count}" for name in invocation["outputs"].get("parameters", {})}
+output = {"artifacts": {key: {"artifacts": [artifact]}}, "parameterValues": values}
+pathlib.Path(invocation["outputs"]["outputFile"]).write_text(json.dumps(output))
 """
 
 
@@ -54,7 +54,7 @@ def typed(title: str) -> dict[str, Any]:
 
 
 class Compiled:
-    """A pipeline that is put together by hand."""
+    """A hand-written pipeline."""
 
     target = VERTEX
 
@@ -90,7 +90,7 @@ class Compiled:
     def step(
         self, name: str, title: str = "tfx.Examples", killed: int = 0, also: Any = None, **sources: str
     ) -> dict[str, Any]:
-        """Adds a task with a container, which is killed so often, and says more properties of what it made."""
+        """Adds a task whose container is killed this many times and adds properties to its output."""
         container = {
             "image": "it",
             "command": ["python", str(self.script)],

@@ -1,4 +1,4 @@
-"""A compiled pipeline is executed as a service would: inputs, outputs, tries, the cache, resolvers."""
+"""A compiled pipeline is executed as by a service: inputs, outputs, tries, the cache, resolvers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _known(outputs: dict[str, Any], task: str) -> dict[str, Any]:
     return json.loads((Path(outputs[task]["made"]["uri"]) / "known.json").read_text())
 
 
-def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
+def test_a_container_gets_the_same_input_as_in_a_service(compiled, monkeypatch):
     for name in ("PYTHONPATH", "SLURM_PROCID", "KFP_POD_NAME"):
         monkeypatch.setenv(name, "/mine")
     compiled.step("Second", "tfx.Model", first="First")
@@ -47,26 +47,26 @@ def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
     known = _known(outputs, "Second")
     assert known["arguments"] == ["--greeting=hello"]
     assert (known["cwd"], known["path"], known["place"]) == ([], None, [])
-    inputs = known["told"]["inputs"]
+    inputs = known["invocation"]["inputs"]
     assert inputs["parameterValues"] == {"greeting": "hello", "count": 7.0}
     assert isinstance(inputs["parameterValues"]["count"], float)
     (first,) = inputs["artifacts"]["first"]["artifacts"]
     assert first == outputs["First"]["made"]
     assert first["metadata"]["rows"] == 3
     assert "title: tfx.Examples" in first["type"]["instanceSchema"]
-    (made,) = known["told"]["outputs"]["artifacts"]["made"]["artifacts"]
+    (made,) = known["invocation"]["outputs"]["artifacts"]["made"]["artifacts"]
     assert made["uri"].startswith(str(compiled.folder / "root" / "small"))
-    assert Path(known["told"]["outputs"]["outputFile"]).is_file()
+    assert Path(known["invocation"]["outputs"]["outputFile"]).is_file()
 
 
-def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
+def test_a_container_gets_the_same_input_as_in_kubeflow_pipelines_2(compiled):
     compiled.target = KUBEFLOW
     compiled.step("First", also={"valid": True, "splits": ["train"], "by_split": {"train": 1}})
     compiled.step("Second", "tfx.Model", first="First")
     _, outputs = compiled.execute()
-    told = _known(outputs, "Second")["told"]
-    # What ML Metadata keeps, by its ID, and what no client of it looks up.
-    (first,) = told["inputs"]["artifacts"]["first"]["artifacts"]
+    given = _known(outputs, "Second")["invocation"]
+    # As ML Metadata stores it, with its ID and fields that no client sets.
+    (first,) = given["inputs"]["artifacts"]["first"]["artifacts"]
     assert first.pop("metadata") == {
         "display_name": "made",
         "store_session_info": "null",
@@ -78,11 +78,11 @@ def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
         "by_split": {"struct": {"train": 1}},
     }
     assert first == {"name": "1", "uri": outputs["First"]["made"]["uri"], "type": {"instanceSchema": ""}}
-    (made,) = told["outputs"]["artifacts"]["made"]["artifacts"]
+    (made,) = given["outputs"]["artifacts"]["made"]["artifacts"]
     assert made == {"uri": outputs["Second"]["made"]["uri"], "type": typed("tfx.Model")["artifactType"]}
-    assert told["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["type"] == {"schemaTitle": "system.Artifact"}
-    # In the pod, which is gone.
-    file = Path(told["outputs"]["outputFile"])
+    assert given["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["type"] == {"schemaTitle": "system.Artifact"}
+    # The file was in the pod, which is gone.
+    file = Path(given["outputs"]["outputFile"])
     assert file.parts[-2:] == ("kfp_outputs", "output_metadata.json")
     assert not file.parent.parent.exists()
     assert outputs["Second"]["made"]["name"] == "2"
@@ -100,23 +100,23 @@ def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_output_parameter_is_given_to_the_next_step_and_kept_with_what_is_cached(compiled, target):
+def test_an_output_parameter_reaches_the_next_step_and_is_cached(compiled, target):
     compiled.target = target
     compiled.step("First")
     compiled.components["First"]["outputDefinitions"]["parameters"] = {"found": {"parameterType": "STRING"}}
     second = compiled.step("Second", first="First")
     compiled.components["Second"]["inputDefinitions"]["parameters"]["baseline"] = {"parameterType": "STRING"}
-    told = {"producerTask": "First", "outputParameterKey": "found"}
-    second["inputs"]["parameters"]["baseline"] = {"taskOutputParameter": told}
+    output = {"producerTask": "First", "outputParameterKey": "found"}
+    second["inputs"]["parameters"]["baseline"] = {"taskOutputParameter": output}
     _, outputs = compiled.execute()
-    assert _known(outputs, "Second")["told"]["inputs"]["parameterValues"]["baseline"] == "found of 1"
+    assert _known(outputs, "Second")["invocation"]["inputs"]["parameterValues"]["baseline"] == "found of 1"
     compiled.executors["Second"]["container"]["args"].append("--edited")
     states, outputs = compiled.execute()
     assert states == {"First": "cached", "Second": "ran"}
-    assert _known(outputs, "Second")["told"]["inputs"]["parameterValues"]["baseline"] == "found of 1"
+    assert _known(outputs, "Second")["invocation"]["inputs"]["parameterValues"]["baseline"] == "found of 1"
 
 
-def test_what_was_done_is_cached_until_something_differs(compiled):
+def test_finished_steps_are_cached_until_something_changes(compiled):
     compiled.step("First")
     compiled.step("Second", first="First")
     _, before = compiled.execute()
@@ -126,12 +126,12 @@ def test_what_was_done_is_cached_until_something_differs(compiled):
     assert {*compiled.execute(greeting="other")[0].values()} == {"ran"}
     compiled.executors["Second"]["container"]["args"].append("--edited")
     assert compiled.execute()[0] == {"First": "cached", "Second": "ran"}
-    # Gone, and so is what was made of it.
+    # The artifact is gone, and so is the one derived from it.
     os.rename(before["First"]["made"]["uri"], compiled.folder / "elsewhere")
     assert compiled.execute()[0] == {"First": "ran", "Second": "ran"}
 
 
-def test_a_root_that_was_moved_does_not_take_what_was_made_in_its_place_since(compiled, caplog):
+def test_a_moved_root_does_not_use_newer_artifacts_in_its_old_place(compiled, caplog):
     compiled.step("First")
     home = compiled.folder / "root" / "small"
     pushed = {"pushed_destination": f"{home}/serving/1", "elsewhere": f"{home}-else"}
@@ -168,7 +168,7 @@ def test_a_step_that_fails_each_time_ends_the_execution(compiled):
         compiled.execute()
     assert f"ended by {signal.SIGKILL.name}, 2 times" in str(ended.value)
     assert "half done" in str(ended.value)
-    # The next execution finds nothing half done in its folder.
+    # The next execution finds no partial output in its folder.
     with pytest.raises(PipelineError):
         compiled.execute()
     folders = compiled.folder / "root" / "small" / "artifacts" / "local"
@@ -176,7 +176,7 @@ def test_a_step_that_fails_each_time_ends_the_execution(compiled):
     assert tries == {"small-1": "2", "small-2": "2"}
 
 
-def test_a_command_that_is_not_there_is_named(compiled):
+def test_a_missing_command_is_named(compiled):
     compiled.step("First")
     compiled.executors["First"]["container"]["command"] = ["no-such-program"]
     with pytest.raises(PipelineError, match="no-such-program cannot be started: No such file or directory"):
@@ -201,7 +201,7 @@ with LocalService(sys.argv[1]) as service:
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("script", [CONTAINER, REPLICA])
-def test_what_is_started_here_does_not_outlive_who_is_killed(tmp_path, script):
+def test_child_processes_do_not_outlive_a_killed_parent(tmp_path, script):
     run = start_python("-c", script, str(tmp_path), cwd=tmp_path)
 
     def sleeping() -> list[psutil.Process]:
@@ -228,8 +228,8 @@ def test_the_latest_blessed_model_is_found_from_the_second_execution_on(compiled
     compiled.tasks["Trainer"]["dependentTasks"] = ["Model"]
     _, first = compiled.execute()
     assert (first["Blessing"], first["Model"]) == ({}, {})
-    assert "baseline" not in _known(first, "Evaluator")["told"]["inputs"]["artifacts"]
-    # The stand-in for the Evaluator blesses itself: such a name no model has.
+    assert "baseline" not in _known(first, "Evaluator")["invocation"]["inputs"]["artifacts"]
+    # The Evaluator's stand-in blesses itself: no model has such a name.
     _, second = compiled.execute()
     assert second["Blessing"]["made"]["name"] == first["Evaluator"]["made"]["name"]
     assert second["Model"] == {}
@@ -237,12 +237,12 @@ def test_the_latest_blessed_model_is_found_from_the_second_execution_on(compiled
     states, third = compiled.execute()
     assert third["Model"] == first["Trainer"]
     assert states["Evaluator"] == "ran"
-    baseline = _known(third, "Evaluator")["told"]["inputs"]["artifacts"]["baseline"]
+    baseline = _known(third, "Evaluator")["invocation"]["inputs"]["artifacts"]["baseline"]
     assert baseline == {"artifacts": [first["Trainer"]["made"]]}
 
 
 def test_a_blessing_of_another_pipeline_is_not_found(compiled):
-    # A query without `in_context` is of the pipeline's own context.
+    # A query without `in_context` searches the pipeline's own context.
     compiled.query("Blessing", BLESSED, "tfx.ModelBlessing")
     compiled.step("Evaluator", "tfx.ModelBlessing")
     compiled.tasks["Evaluator"]["dependentTasks"] = ["Blessing"]
@@ -254,7 +254,7 @@ def test_a_blessing_of_another_pipeline_is_not_found(compiled):
     assert compiled.execute()[1]["Blessing"] == first["Evaluator"]
 
 
-def test_places_of_the_pipelines_own_are_in_the_root_and_parameters_are_of_their_types(compiled, tmp_path):
+def test_the_pipelines_folders_are_in_the_root_and_parameters_have_their_types(compiled, tmp_path):
     compiled.step("First")
     job = read_job(compiled.write())
     parameters = {"pipeline_home": "gs://there", "push_destination": "gs://there/serving", "greeting": "hello"}
@@ -264,7 +264,7 @@ def test_places_of_the_pipelines_own_are_in_the_root_and_parameters_are_of_their
     assert here == {"pipeline_home": folders.home, "push_destination": folders.serving, "greeting": "you"}
     with pytest.raises(DeclarationError, match="no runtime parameter 'greting'"):
         rebased(job, folders, {"greting": "you"})
-    # And each is of its type.
+    # And each has its type.
     kinds = {"n": "NUMBER_INTEGER", "x": "NUMBER_DOUBLE", "yes": "BOOLEAN", "s": "STRING"}
     object.__setattr__(job, "kinds", kinds)
     object.__setattr__(job, "parameters", dict.fromkeys(kinds, 0))
@@ -275,7 +275,7 @@ def test_places_of_the_pipelines_own_are_in_the_root_and_parameters_are_of_their
             rebased(job, folders, {**given, name: "abc"})
 
 
-def test_another_execution_at_the_same_time_is_refused_by_the_option_of_this_verb(compiled, capsys):
+def test_a_concurrent_execution_is_refused_with_the_option_of_this_verb(compiled, capsys):
     compiled.step("First")
     root = str(compiled.folder / "root")
     with only_run(PipelineFolders(root, "small")):
@@ -287,7 +287,7 @@ TRIGGERED = '"cachingOptions"', '"triggerPolicy": {"condition": "false"}, "cachi
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda whole: {"kind": "Workflow"}, "is an Argo Workflow"),
         (lambda whole: [], "is no compiled pipeline"),
@@ -296,19 +296,19 @@ TRIGGERED = '"cachingOptions"', '"triggerPolicy": {"condition": "false"}, "cachi
         (lambda whole: json.loads(json.dumps(whole).replace(*TRIGGERED)), "the task First has a triggerPolicy"),
     ],
 )
-def test_what_is_no_compiled_pipeline_is_refused(compiled, capsys, change, said):
+def test_anything_but_a_compiled_pipeline_is_refused(compiled, capsys, change, message):
     compiled.step("First")
     file = Path(compiled.write())
     file.write_text(json.dumps(change(json.loads(file.read_text()))))
     assert main(["execute", str(file), "--root", str(compiled.folder / "root")]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert "Traceback" not in told
+    stderr = capsys.readouterr().err
+    assert message in stderr
+    assert "Traceback" not in stderr
     assert not (compiled.folder / "root").exists()
 
 
 @pytest.mark.parametrize(
     "original", [path.name for path in sorted(GOLDEN.glob("*.*")) if path.name.split(".")[1] in TARGETS]
 )
-def test_what_was_compiled_is_read(original):
+def test_compiled_files_are_read(original):
     assert "Trainer" in [task.name for task in read_job(str(GOLDEN / original)).tasks]

@@ -34,7 +34,7 @@ ACCOUNT, ACCOUNT_TOKEN = f"system:serviceaccount:{NAMESPACE}:trainer", "a-token-
 
 
 def _missing() -> str:
-    """Says what is not there to run one; empty if all is."""
+    """Returns what is missing to run a server; empty if nothing is."""
     if not shutil.which("etcd"):
         return "there is no etcd: apt-get install etcd-server"
     for path in (_BINARY, _CRD):
@@ -44,12 +44,12 @@ def _missing() -> str:
 
 
 class ApiServer:
-    """An API server, and its etcd, on this machine.
+    """A local API server with its etcd.
 
     Args:
         folder: For binaries, keys, logs and data.
-        *plugins: Of admission, beside those that every server has.
-        roles: Whether only those may do something whom a Role allows it; else all may do all.
+        *plugins: Admission plugins, in addition to the default ones.
+        roles: Whether requests need the permission of a Role; else all may do everything.
     """
 
     def __init__(self, folder: Path, *plugins: str, roles: bool = False) -> None:
@@ -89,7 +89,7 @@ class ApiServer:
             *("--bind-address=127.0.0.1", f"--secure-port={self.port}", f"--cert-dir={self.folder / 'certs'}"),
             *("--service-account-issuer=https://tests.example", f"--service-account-key-file={key}"),
             *(f"--service-account-signing-key-file={key}", f"--token-auth-file={self.folder / 'tokens.csv'}"),
-            # Nobody here makes a namespace's account.
+            # No controller here creates a namespace's service account.
             *("--disable-admission-plugins=ServiceAccount", "--kubelet-preferred-address-types=InternalIP"),
             *(f"--authorization-mode={'RBAC' if self._roles else 'AlwaysAllow'}", "--shutdown-delay-duration=0s"),
             *(f"--enable-admission-plugins={','.join(self._plugins)}" for _ in self._plugins[:1]),
@@ -97,7 +97,7 @@ class ApiServer:
         self._wait("/readyz")
 
     def stop_server(self) -> None:
-        """Ends the API server, as its machine's failure would."""
+        """Kills the API server, as its machine's failure would."""
         process = self._processes.pop("server")
         process.kill()
         process.wait()
@@ -112,11 +112,11 @@ class ApiServer:
         self.ask("PATCH", path, change, "application/merge-patch+json")
 
     def collect(self, path: str) -> None:
-        """Lets something go that was deleted, as the garbage collector does once nothing is its own."""
+        """Removes the finalizers of a deleted object, as the garbage collector does once it owns nothing."""
         self.patch(path, {"metadata": {"finalizers": None}})
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Asks the server; returns what it answers, or raises RefusedError."""
+        """Sends a request; returns the response or raises RefusedError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data, headers, method=method)
@@ -141,14 +141,14 @@ class ApiServer:
             except (RefusedError, OSError) as error:
                 refusals.append(error)
             ended = [name for name, process in self._processes.items() if process.poll() is not None]
-            assert not ended, f"ended: {ended}; {told()}"
+            assert not ended, f"ended: {ended}; {describe()}"
             return False
 
-        def told() -> str:
+        def describe() -> str:
             logs = "\n".join((self.folder / f"{name}.log").read_text()[-2000:] for name in self._processes)
             return f"an answer to {path}; the last was {refusals[-1]!r}\n{logs}"
 
-        wait_until(answers, told, _READY_SECONDS, every=0.2)
+        wait_until(answers, describe, _READY_SECONDS, every=0.2)
 
 
 class RefusedError(Exception):

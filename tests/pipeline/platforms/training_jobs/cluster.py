@@ -1,4 +1,4 @@
-"""A cluster with at most one TFJob, that answers as clusters have been seen to; and what its pods find."""
+"""A fake cluster with at most one TFJob that answers like observed clusters; and its pods' files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.platforms.training_jobs import api
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import pods_of
 
-# Of the first TFJob.
+# The uid of the first TFJob.
 UID = "uid-1"
 
 
@@ -42,15 +42,15 @@ def write_kubeconfig(path: Path, current: str, token: str = "t", **hosts: str) -
     clusters = [{"name": name, "cluster": {"server": host}} for name, host in hosts.items()]
     contexts = [{"name": name, "context": {"cluster": name, "user": "me", "namespace": f"of-{name}"}} for name in hosts]
     users = [{"name": "me", "user": {"token": token}}]
-    told = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": current}
-    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **told}))
+    config = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": current}
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}))
 
 
 def in_pods(config_map: dict[str, Any], job: dict[str, Any], mounted: Path) -> list[str]:
     """Mounts the ConfigMap of a compiled training job in a folder; returns the pods' command, as this machine runs it.
 
     Args:
-        job: What says the pods: a TFJob, a JobSet, a TrainingRuntime.
+        job: The object with the pods' specification: a TFJob, a JobSet, a TrainingRuntime.
     """
     _, spec = next(iter(pods_of([job]).values()))
     (items,) = (each["configMap"]["items"] for each in spec["volumes"] if "configMap" in each)
@@ -64,7 +64,7 @@ def in_pods(config_map: dict[str, Any], job: dict[str, Any], mounted: Path) -> l
 
 
 class Cluster:
-    """Such a one, of a context of the kubeconfig."""
+    """A fake cluster of a kubeconfig's context."""
 
     namespace, host = "vision", "https://cluster.example"
     kubectl, kind = api.Kube.kubectl, TF_JOB
@@ -75,10 +75,10 @@ class Cluster:
         self.of_pods: Any = []
         self.deleted: list[str] = []
         self.made = 0
-        # Whether what is deleted goes.
+        # Whether deleted objects vanish.
         self.goes = True
         self.owners: list[tuple[str, str]] = []
-        # Of pods, that a watch tells.
+        # Events of pods for a watch.
         self.events: list[tuple[str, Any]] = []
 
     def read(self, name: str) -> Any:
@@ -128,7 +128,7 @@ class Cluster:
         self.of_pods.append(owned(failed, self.there["metadata"]["uid"]))
 
     def restart(self, code: int, task: str, uid: str) -> None:
-        """Has a pod end, and be deleted to be started again, between two looks."""
+        """Ends a pod and deletes it for a restart, between two polls."""
         self.fail(code, task, uid)
         gone = self.of_pods.pop()
         gone["metadata"]["resourceVersion"] = "2"

@@ -17,14 +17,14 @@ def _one_server(tmp_path_factory) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def server(_one_server, monkeypatch) -> ApiServer:
-    """A Kubernetes API server, which this process takes for its cluster."""
+    """A Kubernetes API server that is this process's current cluster."""
     _know(_one_server, monkeypatch)
     return _one_server
 
 
 @pytest.fixture
 def fresh_server(tmp_path, monkeypatch) -> Iterator[ApiServer]:
-    """One that the test may stop and start."""
+    """An API server that the test may stop and start."""
     (folder := tmp_path / "kubernetes").mkdir()
     with api_server(folder) as server:
         _know(server, monkeypatch)

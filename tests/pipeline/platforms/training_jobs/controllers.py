@@ -1,8 +1,8 @@
-"""Kubeflow Trainer, JobSet, Kubernetes' Jobs, and a kubelet, as far as a TrainJob sees of them.
+"""Kubeflow Trainer, JobSet, Kubernetes' Jobs and a kubelet, as far as a TrainJob depends on them.
 
-Each pod is a process of this machine, in a network of its own with an address of its own, which no pod before it had;
+Each pod is a local process in its own network, with an address that no earlier pod had;
 the names of JobSet's headless service are in its /etc/hosts. Its environment is expanded as a kubelet does.
-There is no object of a Job: the API server of the tests knows no Indexed ones.
+There are no Job objects: the tests' API server does not support Indexed Jobs.
 
 Source: https://github.com/kubernetes-sigs/jobset, https://github.com/kubeflow/trainer, of 2026;
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy.
@@ -43,7 +43,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass
 class _Job:
-    """A Job of a JobSet: `count` pods by their indices, those that are done, how often each has failed."""
+    """A Job of a JobSet: `count` pods by index, the finished ones, and the failures of each."""
 
     count: int
     pods: dict[int, Pod] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class Controllers:
 
     Args:
         folder: For pods' logs.
-        argv: What a pod runs, made of its command; None runs that.
-        networks: Whether each pod has a network of its own; else all are on this machine's.
-        backoff_seconds: What the first successor of a pod waits, the next ones twice as long each; really 10 s.
+        argv: Makes a pod's command line from its command; None runs the command itself.
+        networks: A network for each pod; None uses this machine's.
+        backoff_seconds: Delay of a pod's first successor, doubled for each next one; really 10 s.
         queue_seconds: How long a queue, as Kueue, holds each job back.
     """
 
@@ -83,14 +83,14 @@ class Controllers:
     ) -> None:
         self._server, self._folder, self._argv, self._networks = server, folder, argv, networks
         self._backoff, self._queue = backoff_seconds, queue_seconds
-        # When each job was seen first, by its uid.
+        # The time each job was first seen, by uid.
         self._seen: dict[str, float] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._sets: dict[str, _JobSet] = {}
         self._over, self._lock = threading.Event(), threading.Lock()
-        # TrainJobs of which another JobSet was made while they went.
+        # TrainJobs whose JobSet was recreated during their deletion.
         self._made_again: set[str] = set()
-        # Names of pods without what is drawn, in the order in which they began.
+        # Names of pods without their random suffix, in starting order.
         self.started: list[str] = []
         self.addresses: list[str] = []
         self._kubelet = Kubelet(
@@ -119,7 +119,7 @@ class Controllers:
         self._kubelet.__exit__()
 
     def kill(self, role: str, index: int) -> None:
-        """Kills all of a running pod, as a node that fails would."""
+        """Kills all processes of a running pod, as a failed node would."""
         with self._lock:
             (known,) = (each for each in self._sets.values() if not each.ended)
             end(known.jobs[role].pods[index].process, signal.SIGKILL)
@@ -136,14 +136,14 @@ class Controllers:
             name, path = job["metadata"]["name"], f"{TRAIN_JOBS}/{job['metadata']['name']}"
             made = sets.get(name)
             if "deletionTimestamp" in job["metadata"]:
-                # As the garbage collector does: what it owns first.
+                # As the garbage collector does: owned objects first.
                 if made is not None:
                     if "deletionTimestamp" not in made["metadata"]:
                         self._kubelet.delete(f"{JOB_SETS}/{name}", propagationPolicy="Foreground")
                 elif job["metadata"]["uid"] in self._made_again or job.get("status", {}).get("conditions"):
                     self._server.collect(path)
                 else:
-                    # Kubeflow Trainer does not see that it goes, and is faster than the garbage collector.
+                    # Kubeflow Trainer ignores the deletion and is faster than the garbage collector.
                     self._made_again.add(job["metadata"]["uid"])
                     self._make(job)
                 continue
@@ -153,10 +153,10 @@ class Controllers:
                 continue
             if made["spec"].get("suspend", False) != job["spec"]["suspend"]:
                 self._server.patch(f"{JOB_SETS}/{name}", {"spec": {"suspend": job["spec"]["suspend"]}})
-            told = {"Completed": "Complete", "Failed": "Failed"}
-            ends = [each for each in made.get("status", {}).get("conditions", ()) if each["type"] in told]
+            renamed = {"Completed": "Complete", "Failed": "Failed"}
+            ends = [each for each in made.get("status", {}).get("conditions", ()) if each["type"] in renamed]
             if ends and not job.get("status", {}).get("conditions"):
-                conditions = [{**each, "type": told[each["type"]]} for each in ends]
+                conditions = [{**each, "type": renamed[each["type"]]} for each in ends]
                 self._server.patch(f"{path}/status", {"status": {"conditions": conditions}})
 
     def _admit(self, job: dict[str, Any], path: str) -> None:
@@ -227,7 +227,7 @@ class Controllers:
             self._finish(name, "Completed", "jobset completed successfully")
 
     def _suspend(self, known: _JobSet) -> None:
-        """Ends the pods of one that is held back; that is no failure of theirs."""
+        """Ends the pods of a suspended job without counting failures."""
         for job in known.jobs.values():
             for pod in job.pods.values():
                 if pod.process.poll() is None:
@@ -270,7 +270,7 @@ class Controllers:
         self._server.patch(f"{JOB_SETS}/{name}/status", {"status": {"conditions": [condition]}})
         known = self._sets[name]
         known.ended = True
-        # Jobs that still run are deleted, with their pods; those that have ended stay, with theirs.
+        # Running Jobs are deleted with their pods; finished ones stay with theirs.
         for job in known.jobs.values():
             if len(job.done) < job.count:
                 for pod in job.pods.values():
@@ -282,7 +282,7 @@ class Controllers:
                     self._kubelet.delete(f"{PODS}/{pod.name}")
 
     def _collect(self, known: _JobSet) -> bool:
-        """Ends the pods of a JobSet that was deleted; returns whether they have gone."""
+        """Ends the pods of a deleted JobSet; returns whether they are gone."""
         for pod in list(known.all_pods):
             if pod.process.poll() is None:
                 end(pod.process, signal.SIGTERM)
@@ -294,12 +294,12 @@ class Controllers:
 
 
 def _fails(spec: dict[str, Any], code: int, failures: int) -> str:
-    """Returns why a Job fails by a pod that ended with a code; empty if it does not."""
+    """Returns the reason why a pod's exit code fails its Job; empty if it does not."""
     for rule in spec["podFailurePolicy"]["rules"]:
-        told = rule.get("onExitCodes")
-        if told and (code in told["values"]) == (told["operator"] == "In"):
+        rule_of_codes = rule.get("onExitCodes")
+        if rule_of_codes and (code in rule_of_codes["values"]) == (rule_of_codes["operator"] == "In"):
             return f"PodFailurePolicy: {rule['action']}, exit code {code}"
-    # As many indices may fail as `maxFailedIndexes` says: none.
+    # `maxFailedIndexes` is zero: no index may fail.
     return "MaxFailedIndexesExceeded" if failures > spec["backoffLimitPerIndex"] else ""
 
 
@@ -319,7 +319,7 @@ def _job_set_of(job: dict[str, Any], runtime: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(job_set: dict[str, Any]) -> None:
-    """Holds a JobSet against what the webhooks of JobSet and of Kubernetes' Jobs say beside their schemas.
+    """Checks a JobSet by the webhooks of JobSet and Kubernetes' Jobs, beyond their schemas.
 
     Source: https://github.com/kubernetes-sigs/jobset/blob/main/pkg/webhooks/jobset_webhook.go,
     https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/batch/validation/validation.go.
@@ -347,7 +347,7 @@ def check(job_set: dict[str, Any]) -> None:
 
 
 def expanded(variables: Any, metadata: dict[str, Any]) -> dict[str, str]:
-    """Returns a container's environment, as a kubelet makes it: `$(NAME)` is a variable that was there before."""
+    """Returns a container's environment as a kubelet expands it: `$(NAME)` is an earlier variable."""
     made: dict[str, str] = {}
     for each in variables:
         if "valueFrom" in each:

@@ -1,4 +1,4 @@
-"""The CRDs of JobSet v1alpha2 and Kubeflow Trainer v1alpha1, for the tests: what a training job can say there.
+"""The CRDs of JobSet v1alpha2 and Kubeflow Trainer v1alpha1 for tests: the fields that training jobs use.
 
 Pods are as the API server has them, any; an unknown field of the rest is dropped, as Kubernetes does. Rules in CEL are
 left out: the API server of the tests is older than these.
@@ -93,7 +93,7 @@ def _crd(group: str, version: str, kind: str, spec: _Schema, status: bool = True
     whole = _of(
         apiVersion=_TEXT, kind=_TEXT, metadata={"type": "object"}, spec=spec, **({"status": _STATUS} if status else {})
     )
-    told = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": whole}}
+    schema = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": whole}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -102,7 +102,7 @@ def _crd(group: str, version: str, kind: str, spec: _Schema, status: bool = True
             "group": group,
             "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
             "scope": "Namespaced",
-            "versions": [{**told, **({"subresources": {"status": {}}} if status else {})}],
+            "versions": [{**schema, **({"subresources": {"status": {}}} if status else {})}],
         },
     }
 

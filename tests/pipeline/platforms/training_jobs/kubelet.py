@@ -1,6 +1,6 @@
-"""A node of a cluster, whose pods are processes of this machine: what a kubelet, and a container runtime, do.
+"""A cluster's node whose pods are local processes: a fake kubelet and container runtime.
 
-Pods' status goes through the API server, as do the logs: it asks a kubelet for them, which is here.
+Pods' status goes through the API server, and so do the logs, which it requests from this kubelet.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Pod:
     log: Path
     message: Path
     reported: bool = False
-    # Its log's lines, each with its time.
+    # The lines of its log, each with its time.
     _lines: list[tuple[str, bytes]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def lines(self, ended: bool) -> list[tuple[str, bytes]]:
-        """Returns what it has printed, by lines; the last one may have no end, once the pod has ended."""
+        """Returns its output by line; once the pod has ended, the last line may be incomplete."""
         with self._lock:
             now = time.time_ns()
             found = [each for each in self.log.read_bytes().splitlines(keepends=True) if ended or each.endswith(b"\n")]
@@ -49,11 +49,11 @@ class Pod:
 
 
 class Kubelet:
-    """The node, once it is entered.
+    """The node, available inside its context.
 
     Args:
         container: The name of its pods' containers.
-        pods: Returns those whose logs may be asked for.
+        pods: Returns the pods whose logs are served.
     """
 
     def __init__(self, server: ApiServer, container: str, pods: Callable[[], Iterable[Pod]]) -> None:
@@ -63,7 +63,7 @@ class Kubelet:
     def __enter__(self) -> Kubelet:
         threading.Thread(target=self._logs.serve_forever, name="kubelet", daemon=True).start()
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}}
-        with contextlib.suppress(RefusedError):  # of a test before
+        with contextlib.suppress(RefusedError):  # of an earlier test
             self._server.ask("POST", "/api/v1/nodes", node)
         status = {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
@@ -77,42 +77,42 @@ class Kubelet:
         self._logs.server_close()
 
     def bind(self, name: str) -> None:
-        """Gives a pod to this node, as the scheduler does."""
+        """Schedules a pod on this node."""
         target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         self._server.ask("POST", f"{PODS}/{name}/binding", binding)
 
     def runs(self, pod: Pod) -> None:
-        """Says that a pod runs."""
+        """Reports a pod as running."""
         self._set(pod, "Running", {"running": {}})
 
     def report(self, pod: Pod) -> int:
-        """Says how a pod's process ended, once; returns its exit code, as a shell has it."""
+        """Reports once how a pod's process ended; returns its exit code as a shell does."""
         code = pod.process.returncode
         code = code if code >= 0 else 128 - code
         if not pod.reported:
-            # As `FallbackToLogsOnError`.
-            said = pod.message.read_text() if pod.message.exists() else pod.log.read_text()[-2048:] if code else ""
-            ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": said}
+            # Like `FallbackToLogsOnError`.
+            message = pod.message.read_text() if pod.message.exists() else pod.log.read_text()[-2048:] if code else ""
+            ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
             self._set(pod, "Failed" if code else "Succeeded", {"terminated": ended})
             pod.reported = True
         return code
 
     def delete(self, path: str, **options: Any) -> None:
-        """Deletes something, at once; `options` as of DeleteOptions."""
-        told = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, **options}
+        """Deletes an object at once; `options` as in DeleteOptions."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, **options}
         with contextlib.suppress(RefusedError):
-            self._server.ask("DELETE", path, told)
+            self._server.ask("DELETE", path, body)
 
     def _set(self, pod: Pod, phase: str, state: dict[str, Any]) -> None:
         container = {"name": self._container, "image": "none", "imageID": "", "restartCount": 0, "state": state}
         status = {"phase": phase, "containerStatuses": [{**container, "ready": phase == "Running"}]}
-        with contextlib.suppress(RefusedError):  # it may have been deleted
+        with contextlib.suppress(RefusedError):  # it may be deleted already
             self._server.patch(f"{PODS}/{pod.name}/status", {"status": status})
 
 
 def _serving(certificates: Path, find: Callable[[str], Optional[Pod]]) -> http.server.ThreadingHTTPServer:
-    """Tells the logs of pods, over HTTPS, as an API server asks for them."""
+    """Serves the logs of pods over HTTPS, as an API server requests them."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -143,14 +143,14 @@ def _serving(certificates: Path, find: Callable[[str], Optional[Pod]]) -> http.s
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The API server trusts any kubelet, if it is not told which; its own will do.
+    # Without a CA for kubelets, the API server trusts any; its own certificate will do.
     context.load_cert_chain(certificates / "apiserver.crt", certificates / "apiserver.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
     return server
 
 
 def end(process: subprocess.Popen, number: int) -> None:
-    """Signals the process; by SIGKILL all that it started, as a container's end does."""
+    """Signals the process; SIGKILL also kills its children, as a container's end does."""
     import psutil
 
     with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):

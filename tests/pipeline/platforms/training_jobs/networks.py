@@ -1,4 +1,4 @@
-"""Networks of pods that are processes of this machine."""
+"""Networks of pods that are local processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 class Networks:
-    """Networks that pods have for themselves, on one switch, and the names of their hosts.
+    """A network for each pod, all on one switch, and the names of their hosts.
 
     Args:
         folder: For the file of names.
@@ -28,7 +28,7 @@ class Networks:
         self._names: dict[str, str] = {}
         self._first = Path("/etc/hosts").read_text()
         self._hosts.write_text(self._first)
-        # Each holds a network while pods come and go.
+        # Each keeps a network alive across restarts of pods.
         self._holders: list[subprocess.Popen] = []
         self._switch = self._hold("ip link set lo up; ip link add switch type bridge; ip link set switch up")
 
@@ -41,7 +41,7 @@ class Networks:
             each.wait()
 
     def join(self, host: str, argv: list[str]) -> tuple[list[str], str]:
-        """Makes a network for a new pod of a host; returns the command in it, and its address."""
+        """Makes a network for a host's new pod; returns the command that runs in it, and its address."""
         number = next(self._numbers)
         address = f"10.87.{number // 250}.{number % 250 + 1}"
         mounted = f"ip link set lo up; mount --bind {self._hosts} /etc/hosts"
@@ -55,7 +55,7 @@ class Networks:
         self._run(f"{inside} addr add {address}/16 dev eth0 && {inside} link set eth0 up")
         self._names[host] = address
         lines = "".join(f"{each} {name}\n" for name, each in self._names.items())
-        # In place: a pod has this file, and not the folder's next one.
+        # Written in place: pods have mounted this file, not its path.
         self._hosts.write_text(f"{self._first}\n{lines}")
         return ["nsenter", "--target", str(holder.pid), "--net", "--mount", *argv], address
 

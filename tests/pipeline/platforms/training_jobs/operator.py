@@ -1,8 +1,8 @@
-"""What the training operator, a kubelet and the garbage collector do in a cluster, as far as a TFJob sees of it.
+"""The training operator, a kubelet and the garbage collector, as far as a TFJob depends on them.
 
-Each pod is a process of this machine. TF_CONFIG is what the operator sets, but that the services' names are local
-addresses. Pods' and TFJobs' status go through the API server, as do the logs: it asks a kubelet for them,
-which is here.
+Each pod is a local process. TF_CONFIG is as the operator sets it, except that the services' names are local
+addresses. Pods' and TFJobs' status go through the API server, and so do the logs, which it requests from the
+kubelet here.
 
 Source: https://github.com/kubeflow/trainer/tree/v1.8.1/pkg/controller.v1.
 """
@@ -39,10 +39,10 @@ class _Job:
     uid: str
     ports: dict[str, list[int]]
     pods: dict[tuple[str, int], Pod] = field(default_factory=dict)
-    # Those that have no node yet.
+    # Pods without a node so far.
     unscheduled: set[tuple[str, int]] = field(default_factory=set)
     ended: bool = False
-    # Whether a pod was started again, and not all have run since.
+    # Whether a pod was restarted and not all have run since.
     restarting: bool = False
 
 
@@ -63,7 +63,7 @@ class Operator:
         self._over = threading.Event()
         self._lock = threading.Lock()
         self.pending = False
-        # Types of pods that no node has room for.
+        # Types of pods that fit on no node.
         self.unscheduled: set[str] = set()
         self.started: list[str] = []
         self._kubelet = Kubelet(
@@ -91,7 +91,7 @@ class Operator:
         self._kubelet.__exit__()
 
     def kill(self, kind: str, index: int) -> None:
-        """Kills all of a running pod, as a node that fails would."""
+        """Kills all processes of a running pod, as a failed node would."""
         with self._lock:
             (job,) = (job for job in self._jobs.values() if not job.ended)
             end(job.pods[kind, index].process, signal.SIGKILL)
@@ -103,13 +103,13 @@ class Operator:
 
     def _work(self) -> None:
         while not self._over.wait(_TICK_SECONDS):
-            # The server may be down: an operator waits for it.
+            # The server may be down: the operator waits for it.
             with contextlib.suppress(RefusedError, OSError), self._lock:
                 self._look()
 
     def _look(self) -> None:
         for each in self._server.ask("GET", _CONFIG_MAPS)["items"]:
-            # As the garbage collector does with what is deleted in the foreground: nothing is theirs.
+            # As the garbage collector does after a foreground deletion: they own nothing.
             if "deletionTimestamp" in each["metadata"]:
                 self._server.collect(f"{_CONFIG_MAPS}/{each['metadata']['name']}")
         there = {job["metadata"]["name"]: job for job in self._server.ask("GET", _JOBS)["items"]}
@@ -119,7 +119,7 @@ class Operator:
                 del self._jobs[name]
         for name, job in there.items():
             if "deletionTimestamp" in job["metadata"]:
-                # As the garbage collector does: the pods first. The operator starts no more of them.
+                # As the garbage collector does: pods first. The operator starts no more of them.
                 if name not in self._jobs or self._collect(self._jobs[name]):
                     self._server.collect(f"{_JOBS}/{name}")
                     self._jobs.pop(name, None)
@@ -133,7 +133,7 @@ class Operator:
                 self._reconcile(name, job)
 
     def _collect(self, job: _Job) -> bool:
-        """Ends the pods of a TFJob that was deleted; returns whether they have gone."""
+        """Ends the pods of a deleted TFJob; returns whether they are gone."""
         for key, pod in list(job.pods.items()):
             if pod.process.poll() is None:
                 end(pod.process, signal.SIGTERM)
@@ -164,9 +164,9 @@ class Operator:
                         self._finish(known, spec, "Succeeded", "it succeeded")
                         return
                     continue
-                # Whatever `backoffLimit` says: https://github.com/kubeflow/trainer/issues/2045.
+                # Regardless of `backoffLimit`: https://github.com/kubeflow/trainer/issues/2045.
                 if replicas["restartPolicy"] != "ExitCode" or code < 128:
-                    # As of UpdateJobStatus: one that is Restarting stays so, whatever else has failed.
+                    # As in UpdateJobStatus: a Restarting job stays so even if other pods have failed.
                     if known.restarting:
                         continue
                     what = f"TFJob {NAMESPACE}/{name} has failed because 1 {kind} replica(s) failed."
@@ -196,7 +196,7 @@ class Operator:
         waiting = self._jobs[name].unscheduled
         if (low, index) not in waiting:
             metadata = {"name": pod_name, "labels": labels, "ownerReferences": [owner]}
-            # Its volumes' claims are nobody's here.
+            # No provisioner binds its volume claims here.
             containers = [{"name": container["name"], "image": container["image"]}]
             spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": containers}
             made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -223,7 +223,7 @@ class Operator:
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
             )
         pod = Pod(pod_name, process, log, message)
-        # First of all: the server may be down by now.
+        # First, since the server may be down by now.
         self._jobs[name].pods[low, index] = pod
         self._kubelet.runs(pod)
 

@@ -25,7 +25,7 @@ class Proxy:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # `close` alone would leave it listening, as long as `accept` waits.
+        # `close` alone would leave it listening while `accept` waits.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -1,4 +1,4 @@
-"""Pods of training jobs in a real API server that admits those of `restricted` alone."""
+"""Pods of training jobs in a real API server that admits only `restricted` pods."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tfx_estimator.pipeline.platforms.training_jobs import manifest
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(240)]
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-# What came before Pod Security Admission, which this server does not have; it would fill in what a pod does not say,
-# but for the profile of system calls.
+# The predecessor of Pod Security Admission, which this server lacks; it would fill in fields that a pod leaves out,
+# except the seccomp profile.
 # Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/.
 RESTRICTED = {
     "apiVersion": "policy/v1beta1",
@@ -46,7 +46,7 @@ def strict(tmp_path_factory):
 
 
 def pods_of(tmp_path, target: str) -> list[dict[str, Any]]:
-    """What is compiled for a target: a pod of each kind, with what decides on its admission."""
+    """Compiles for a target; returns a pod of each kind with the fields that decide its admission."""
     file = tmp_path / "compiled.yaml"
     declared = {"tfjob": OF_TFJOB, "trainjob": OF_TRAINJOB}[target]
     assert main(["compile", "digits", "--target", target, "--output", str(file), *words(*declared)]) == 0
@@ -56,13 +56,13 @@ def pods_of(tmp_path, target: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("target", ["tfjob", "trainjob"])
-def test_every_pod_is_taken_as_it_is(strict, tmp_path, target):
+def test_every_pod_is_admitted_unchanged(strict, tmp_path, target):
     pods = pods_of(tmp_path, target)
     assert pods
     for spec in pods:
         wanted = {**spec, "automountServiceAccountToken": False}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "tried-"}, "spec": wanted}
         made = strict.ask("POST", PODS, pod)["spec"]
-        # Nothing had to be filled in, nor was anything dropped as unknown.
+        # No field was filled in or dropped as unknown.
         assert made["securityContext"] == spec["securityContext"]
         assert made["containers"][0]["securityContext"] == spec["containers"][0]["securityContext"]

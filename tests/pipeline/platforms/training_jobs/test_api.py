@@ -1,4 +1,4 @@
-"""What a real API server says to our TFJobs."""
+"""Our TFJobs in a real API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kube(server) -> Kube:
 
 @pytest.fixture
 def manifest(server):
-    """A TFJob with all that can be said, which is gone after the test."""
+    """A TFJob with all fields, deleted after the test."""
     declaration = load("digits", (*OF_TFJOB, f"deploy.tfjob.namespace={NAMESPACE}"), "tfjob").declaration
     distribution, mounted = declaration.trainer.distribution, {"name": "config"}
     yield make_manifests("mine", declaration.deploy, "tfjob", distribution, ["true"], mounted)[-1]
@@ -42,7 +42,7 @@ def test_it_is_created_once_watched_and_deleted(kube, manifest, server):
     assert kube.read("mine") is None
     before = kube.jobs()["metadata"]["resourceVersion"]
     created = kube.create(manifest)
-    # Nothing of it was dropped as unknown.
+    # No field was dropped as unknown.
     assert _holds(created["spec"], manifest["spec"])
     with pytest.raises(TakenError, match="already exists"):
         kube.create(manifest)
@@ -50,7 +50,7 @@ def test_it_is_created_once_watched_and_deleted(kube, manifest, server):
     kube.delete("mine", "another-uid")
     assert kube.read("mine")
     kube.delete("mine", created["metadata"]["uid"])
-    # It is there as long as its pods.
+    # It exists as long as its pods.
     assert "deletionTimestamp" in kube.read("mine")["metadata"]
     server.collect(MINE)
     assert kube.read("mine") is None
@@ -73,7 +73,7 @@ def test_the_schema_refuses(kube, manifest):
         kube.create(wrong)
 
 
-def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeypatch):
+def test_an_expired_version_is_distinguished_from_a_lost_connection(kube, server, monkeypatch):
     with pytest.raises(ExpiredError):
         list(kube.watch(kube.jobs, "1"))
     with pytest.raises(UnavailableError, match="not found"):
@@ -90,35 +90,35 @@ def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeyp
         Kube("no-such-context")
 
 
-def test_a_namespace_that_is_not_there_is_named(kube, manifest):
+def test_a_missing_namespace_is_named(kube, manifest):
     del manifest["metadata"]["namespace"]
     with pytest.raises(PipelineError, match="has no namespace visoin") as caught:
         Kube(namespace="visoin").create(manifest)
-    # Whichever context is current where the user types it.
+    # Independent of the current context where the user types it.
     assert "`kubectl --context tests get namespaces`" in caught.value.todo
 
 
-def test_credentials_that_have_ended_are_asked_for_anew(server, monkeypatch, tmp_path):
+def test_expired_credentials_are_renewed(server, monkeypatch, tmp_path):
     config = yaml.safe_load(server.kubeconfig.read_text())
     token = config["users"][0]["user"].pop("token")
-    said = {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential"}
-    plugin = {"apiVersion": said["apiVersion"], "command": "cat", "args": [str(tmp_path / "said")]}
+    credential = {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential"}
+    plugin = {"apiVersion": credential["apiVersion"], "command": "cat", "args": [str(tmp_path / "said")]}
     config["users"][0]["user"]["exec"] = plugin
     (tmp_path / "config").write_text(yaml.safe_dump(config))
-    (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": "one-that-has-ended"}}))
+    (tmp_path / "said").write_text(json.dumps({**credential, "status": {"token": "one-that-has-ended"}}))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    # Also in a pod, whose own account is not asked then.
+    # Also in a pod, whose service account is then not used.
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     kube = Kube()
     with pytest.raises(PipelineError, match="does not accept the credentials"):
         kube.jobs()
-    (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": token}}))
+    (tmp_path / "said").write_text(json.dumps({**credential, "status": {"token": token}}))
     assert kube.jobs()["items"] == []
     kube.check()
 
 
 def _holds(whole: Any, part: Any) -> bool:
-    """Is all of one in the other; the server adds defaults."""
+    """True if `whole` contains `part`; the server adds defaults."""
     if isinstance(part, dict):
         return all(name in whole and _holds(whole[name], value) for name, value in part.items())
     if isinstance(part, list):

@@ -1,4 +1,4 @@
-"""A declaration compiled for the Kubeflow training operator: what each pod gets, and what travels."""
+"""A declaration compiled for the Kubeflow training operator: the pods' settings and the packed modules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 
 def compile_it(tmp_path, source: str, *overrides: str, output: str = "out.yaml") -> tuple[dict, dict]:
-    """Compiles by the command line; returns the ConfigMap and the TFJob."""
+    """Compiles with the command line; returns the ConfigMap and the TFJob."""
     path = tmp_path / output
     assert main(["compile", source, "--target", "tfjob", "--output", str(path), *words(*overrides)]) == 0
     config_map, job = yaml.safe_load_all(path.read_text())
@@ -40,18 +40,18 @@ def compile_it(tmp_path, source: str, *overrides: str, output: str = "out.yaml")
     [("ExitCode", 3, 3), ("OnFailure", 3, 19), ("OnFailure", 1, 7), ("OnFailure", 0, 0), ("Never", 0, 0)],
 )
 def test_the_operator_does_not_give_up_before_the_limit(policy, limit, wanted):
-    told = (f"deploy.tfjob.restart_policy={policy}", f"deploy.tfjob.backoff_limit={limit}")
-    declaration = load("digits", (*OF_TFJOB, *told), "tfjob").declaration
+    overrides = (f"deploy.tfjob.restart_policy={policy}", f"deploy.tfjob.backoff_limit={limit}")
+    declaration = load("digits", (*OF_TFJOB, *overrides), "tfjob").declaration
     distribution = declaration.trainer.distribution.resolved()
     (job,) = make_manifests("mine", declaration.deploy, "tfjob", distribution, ["true"])
     assert sum(each["replicas"] for each in job["spec"]["tfReplicaSpecs"].values()) == 6
-    # One failure restarts every pod's container; the operator fails at as many as its limit says, or at the first.
+    # One failure restarts every pod's container; the operator fails at its limit of these, or at the first.
     assert job["spec"]["runPolicy"]["backoffLimit"] == wanted
     (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
     assert (RETRYABLE in {each["name"] for each in container["env"]}) == (policy != "Never")
 
 
-def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
+def test_each_type_of_pod_has_its_declared_settings(tmp_path, capsys):
     config_map, job = compile_it(tmp_path, "digits", *OF_TFJOB)
     # The job's own options are in the golden file.
     replicas = job["spec"]["tfReplicaSpecs"]
@@ -63,13 +63,13 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
         spec = each["template"]["spec"]
         (container,) = spec["containers"]
         amounts[name] = container["resources"]["limits"]
-        # Names that the operator looks for.
+        # Names that the operator requires.
         assert (container["name"], container["ports"][0]["name"]) == ("tensorflow", "tfjob-port")
         assert container["image"] == IMAGE
         by = f"{tfx_estimator.__version__} on {HERE.name}"
         variables = {"EXAMPLE": "value", "TFX_ESTIMATOR_COMPILED_BY": by, RETRYABLE: "138"}
         assert variables.items() <= {each["name"]: each["value"] for each in container["env"]}.items()
-        # Of the Trainer's nodes; but for what a type has of its own.
+        # The Trainer's node settings, except those of a type itself.
         assert spec["nodeSelector"] == {"cloud.google.com/gke-nodepool": "gpus"}
         assert [each["key"] for each in spec.get("tolerations", ())] == (
             [] if name == "PS" else ["nvidia.com/gpu", "spot"]
@@ -88,11 +88,11 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
     delete = "delete tfjobs digits --ignore-not-found --cascade=foreground --wait --namespace vision"
     delete_map = "delete configmaps --selector tfx-estimator/pipeline=digits --namespace vision"
     compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="my other.yaml")
-    said = capsys.readouterr().out
+    stdout = capsys.readouterr().out
     mine = "kubectl --context 'arn:of/mine it'"
     applied = f"{mine} apply --server-side --filename '{tmp_path}/my other.yaml'"
-    assert f"replacing an earlier one: {mine} {delete} && {mine} {delete_map} && {applied}\n" in said
-    assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
+    assert f"replacing an earlier one: {mine} {delete} && {mine} {delete_map} && {applied}\n" in stdout
+    assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in stdout
 
 
 def test_the_pods_read_the_same_declaration(tmp_path):
@@ -106,7 +106,7 @@ def test_the_pods_read_the_same_declaration(tmp_path):
     assert command == ["tfx-estimator", "run", "/etc/tfx-estimator/declaration.yaml", "--workdir", "/mnt/work/runs"]
 
 
-def test_the_users_modules_travel_in_the_file(tmp_path):
+def test_the_users_modules_are_packed_in_the_file(tmp_path):
     files = {
         "mine.yaml": "name: mine\ndata: {dataset: mnist}\ntransform: {module_file: own/prepare.py}\n"
         "trainer: {model: 'own_networks:small', train_steps: 9}\n",
@@ -123,7 +123,7 @@ def test_the_users_modules_travel_in_the_file(tmp_path):
     assert yaml.safe_load(config_map["data"]["declaration.yaml"])["transform"]["module_file"] == "prepare.py"
     command = in_pods(config_map, job, mounted)
     assert hashlib.sha256(wheel).hexdigest() in command
-    # What a container does with it, as far as the user's modules.
+    # The part of a container's command that unpacks the user's modules.
     here = command[: command.index("--") + 1]
     ask = [sys.executable, "-c", "import own_networks; print(own_networks.layers_of_mine.SIDES)"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -133,7 +133,7 @@ def test_the_users_modules_travel_in_the_file(tmp_path):
     assert found.transform.module_file == str(mounted / "prepare.py")
 
 
-def test_a_module_file_travels_whatever_its_coding_is(tmp_path):
+def test_a_module_file_of_any_encoding_is_packed(tmp_path):
     code = "# -*- coding: latin-1 -*-\n# größer\ndef preprocessing_fn(inputs):\n    return inputs\n".encode("latin-1")
     (tmp_path / "prepare.py").write_bytes(code)
     override = f"transform.module_file={tmp_path / 'prepare.py'}"
@@ -144,7 +144,7 @@ def test_a_module_file_travels_whatever_its_coding_is(tmp_path):
     assert {"key": "prepare.py", "path": "prepare.py"} in items
 
 
-def test_no_two_pipelines_have_a_name_in_common():
+def test_two_pipelines_share_no_object_name():
     fits = "a" * 51
     assert job_name(TF_JOB, fits) == fits
     assert job_name(TF_JOB, "digits", "one training") != job_name(TF_JOB, "digits", "another")
@@ -156,7 +156,7 @@ def test_no_two_pipelines_have_a_name_in_common():
         assert name == name.strip("-")
 
 
-def test_a_lone_chief_may_keep_all_in_a_bucket(tmp_path):
+def test_a_lone_chief_may_keep_everything_in_a_bucket(tmp_path):
     alone = (OF_TFJOB[0], "deploy.pipeline_root=gs://bucket/runs")
     _, job = compile_it(tmp_path, "digits", *alone)
     (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
@@ -166,14 +166,14 @@ def test_a_lone_chief_may_keep_all_in_a_bucket(tmp_path):
         load("digits", (*alone, two), "tfjob")
 
 
-def test_the_declaration_is_not_written_over(tmp_path, monkeypatch, capsys):
+def test_the_declaration_is_not_overwritten(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = "name: mine\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
     (tmp_path / "mine.yaml").write_text(text + "trainer: {model: mnist_cnn, train_steps: 5000}\n")
     compiles = ["compile", "mine.yaml", "--target", "tfjob", *words(*OF_TFJOB)]
     assert main([*compiles, "--force", "--output", "mine.yaml"]) == 2
     assert "mine.yaml is the declaration itself" in capsys.readouterr().err
-    # Nor by default, though it is called as its pipeline is.
+    # Not even by default, although it has the name of its pipeline.
     assert main(compiles) == 0
     assert "wrote mine-tfjob.yaml: mine for tfjob" in capsys.readouterr().out
     assert "kind: TFJob" in (tmp_path / "mine-tfjob.yaml").read_text()

@@ -1,4 +1,4 @@
-"""A launcher, a real API server and an operator; the pods are shells that say what tasks would."""
+"""A launcher, a real API server and an operator; the pods are shells that print what tasks would."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tfx_estimator.pipeline.platforms.training_jobs.launcher import TRAINING, La
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
-# What a task's supervisor leaves behind of 20 steps from the one that is named, and the export.
+# Writes the files of a task's supervisor for 20 steps from the given one, and the export.
 TRAIN = """
 import json, os, sys, time
 logs, export, first = sys.argv[1], sys.argv[2], 0
@@ -49,7 +49,7 @@ with open(path, "a") as file:
 os.makedirs(export, exist_ok=True)
 open(export + "/saved_model.pb", "w").close()
 """
-# The error that a pod leaves as its last words.
+# The error that a pod leaves in its termination message.
 _LEFT = {"type": "UserCodeError", "what": "your loss is no number", "expected": "a number", "todo": "mend it"}
 LEAVES = f"echo '{json.dumps(_LEFT)}' > $TFX_ESTIMATOR_TERMINATION_LOG"
 
@@ -66,7 +66,7 @@ def launcher(folder: Path, *overrides: str, kube: Optional[Kube] = None) -> Laun
 
 
 def trains(folder: Path) -> list[str]:
-    """What a chief's pod runs that trains."""
+    """The command of a chief's pod that trains."""
     training = folder / "training"
     return [sys.executable, "-c", TRAIN, str(training / "logs"), str(training / "exported" / "Format-Serving")]
 
@@ -77,11 +77,11 @@ def shell(text: str) -> list[str]:
 
 # As of a TrainJob, in test_trainjob.py.
 @pytest.mark.long
-def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(server, tmp_path):
+def test_a_killed_worker_is_one_restart_and_the_tasks_measurements_are_returned(server, tmp_path):
     def argv(kind: str, index: int, number: int) -> list[str]:
         if kind == "worker":
             return shell("echo I am here; sleep 3; kill -9 $$" if number == 0 else "exit 0")
-        # It loses the worker; and goes on, as if from step 0.
+        # It loses the worker and continues as if from step 0.
         return trains(tmp_path) if number else shell("sleep 4; exit 138")
 
     with Operator(server, tmp_path / "pods", argv):
@@ -91,7 +91,7 @@ def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(s
     assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
     assert outcome.examples_per_second
     logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
-    # What a pod printed is not in the log of another one of its name.
+    # A pod's output is not in the log of another one of the same name.
     assert sorted(map(len, logs))[:2] == [0, 0], logs
     assert len(logs) == 4
     assert any("I am here" in text for text in logs)
@@ -99,7 +99,7 @@ def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(s
 
 
 @pytest.mark.long
-def test_the_servers_restart_is_survived(fresh_server, tmp_path):
+def test_training_survives_a_restart_of_the_server(fresh_server, tmp_path):
     wait = tmp_path / "go"
     with Operator(fresh_server, tmp_path / "pods", _waits(tmp_path, wait)):
         found, thread = _in_a_thread(tmp_path)
@@ -113,7 +113,7 @@ def test_the_servers_restart_is_survived(fresh_server, tmp_path):
     assert not found[0].restarts
 
 
-def test_a_cut_watch_is_survived(server, tmp_path, monkeypatch):
+def test_training_survives_a_cut_watch(server, tmp_path, monkeypatch):
     wait = tmp_path / "go"
     operator = Operator(server, tmp_path / "pods", _waits(tmp_path, wait))
     with proxied(server, tmp_path, monkeypatch) as proxy, operator:
@@ -130,7 +130,7 @@ def test_a_cut_watch_is_survived(server, tmp_path, monkeypatch):
 
 
 def _waits(folder: Path, until: Path) -> Callable[[str, int, int], list[str]]:
-    """A chief that trains when a file is there, and workers that have done their part."""
+    """A chief that trains once a file exists, and workers that have finished."""
     chief = shell(f'echo waits; while [ ! -e {until} ]; do sleep 0.1; done; exec "$@"')
     return lambda kind, *_: [*chief, "sh", *trains(folder)] if kind == "chief" else shell("true")
 
@@ -153,7 +153,7 @@ def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
         assert "the log of the pod digits-" in caught.value.todo
 
 
-def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is_final(server, tmp_path, monkeypatch):
+def test_a_job_stuck_in_restarting_ends_with_the_final_failure(server, tmp_path, monkeypatch):
     monkeypatch.setattr(failures, "FINAL_SECONDS", 2.0)
     # The chief's log has no end.
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
@@ -161,7 +161,7 @@ def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is
 
     def argv(kind: str, index: int, number: int) -> list[str]:
         if kind == "worker":
-            # The chief loses the worker, and ends a moment before it: longer before than a look at both takes.
+            # The chief loses the worker and ends before it, by more than a poll of both takes.
             return shell(f"while [ ! -e {lost} ]; do sleep 0.05; done; sleep 0.1; {LEAVES}; exit 4")
         return shell("exec sleep 60" if number else f"sleep 1; touch {lost}; exit 138")
 
@@ -173,7 +173,7 @@ def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is
 
 
 @pytest.mark.long
-def test_a_pod_that_has_no_last_words_is_told_by_its_log(server, tmp_path):
+def test_a_pod_without_a_termination_message_is_reported_by_its_log(server, tmp_path):
     fails = shell("echo first; echo ModuleNotFoundError: No module named networks; exit 1")
     operator = Operator(server, tmp_path / "pods", lambda *_: fails)
     with operator, pytest.raises(errors.TaskFailedError, match="No module named networks"):
@@ -181,7 +181,7 @@ def test_a_pod_that_has_no_last_words_is_told_by_its_log(server, tmp_path):
 
 
 @pytest.mark.long
-def test_a_pod_that_is_killed_again_and_again_fails_the_job(server, tmp_path):
+def test_a_pod_that_is_killed_repeatedly_fails_the_job(server, tmp_path):
     operator = Operator(server, tmp_path / "pods", lambda *_: shell("kill -9 $$"))
     with operator, pytest.raises(errors.TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"):
         launcher(tmp_path, "deploy.tfjob.backoff_limit=1").run()
@@ -197,7 +197,7 @@ def test_a_rerun_adopts_its_own_job_and_refuses_a_foreign_one(server, tmp_path):
     with Operator(server, tmp_path / "pods", argv) as operator:
         assert first.run().last_step == 20
         started = len(operator.started)
-        # As after a driver that was killed before it published.
+        # As after a driver that was killed before publishing.
         assert launcher(tmp_path).run().last_step == 20
         assert len(operator.started) == started
         name = Kube().jobs()["items"][0]["metadata"]["name"]
@@ -206,7 +206,7 @@ def test_a_rerun_adopts_its_own_job_and_refuses_a_foreign_one(server, tmp_path):
         with pytest.raises(errors.PipelineError, match="does not train in"):
             launcher(tmp_path).run()
         server.patch(path, {"metadata": {"annotations": {TRAINING: str(tmp_path / "training")}}})
-        # One that has succeeded, and whose model is no longer there, trains again.
+        # A succeeded job whose model is missing trains again.
         (tmp_path / "training/exported/Format-Serving/saved_model.pb").unlink()
         assert launcher(tmp_path).run().last_step == 20
         assert len(operator.started) == started + 2
@@ -232,10 +232,10 @@ def test_pods_that_give_up_waiting_for_one_that_has_no_node_yet_are_no_restarts(
         if kind == "worker":
             return shell(f"touch {come}")
         if number < 3:
-            # As one whose trainer.start_timeout is over.
+            # Like one whose trainer.start_timeout has passed.
             return shell("sleep 1; exit 138")
         operator.unscheduled = set()
-        # The first that has the worker fails as well.
+        # The first chief that has the worker fails as well.
         fails = f"while [ ! -e {come} ]; do sleep 0.1; done; sleep 1; exit 138"
         return trains(tmp_path) if number > 3 else shell(fails)
 

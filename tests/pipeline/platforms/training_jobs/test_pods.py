@@ -1,4 +1,4 @@
-"""What is read from a pod's status, and from the files of the tasks in it; without a cluster."""
+"""Reading a pod's status and the files of its tasks, without a cluster."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def pods(tmp_path: Path):
-    # Its logs cannot be had.
+    # Its logs are not available.
     found = Pods(Cluster("a"), str(tmp_path / "pods"))  # type: ignore[arg-type]
     yield found
     found.end(0)
 
 
 @pytest.mark.parametrize(
-    ("failed", "cause", "said"),
+    ("failed", "cause", "message"),
     [
         (pod("Failed", state=ended(137)), "was killed by SIGKILL", "(nothing)"),
         (pod("Failed", state=ended(1, message="a\nb: no module")), "ended with exit code 1", "b: no module"),
@@ -46,17 +46,17 @@ def pods(tmp_path: Path):
         (pod("Failed", state=ended(138)), "ended with exit code 138", "digits-worker-1"),
     ],
 )
-def test_a_failure_is_told_once_in_words(pods, failed, cause, said):
+def test_a_failure_is_reported_once_in_words(pods, failed, cause, message):
     assert pods.take(pod("Pending")) is None
     failure = pods.take(failed)
     assert (failure.task, failure.cause) == ("worker-1", cause)
-    assert said in str(failure.error(TF_JOB))
+    assert message in str(failure.error(TF_JOB))
     assert pods.take(failed) is None
     assert pods.take_all([failed]) == [None]
     assert failure.from_peer == (failure.code == 138)
 
 
-def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
+def test_a_tasks_error_is_restored_from_its_record(pods, tmp_path, monkeypatch):
     monkeypatch.setattr(pod_entry, "_MESSAGE", str(tmp_path / "message"))
     for text in ("your loss is no number", "long " * 2000, 'ü"\n' * 3000):
         error = errors.UserCodeError(text, expected="a number", todo="mend it")
@@ -70,16 +70,16 @@ def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
 
 
 def printed(*numbers: int) -> bytes:
-    """Lines, two of which are of one second each, and of one nanosecond every fourth."""
+    """Returns log lines, two per second, every fourth pair with odd nanoseconds."""
     stamps = [f"2026-11-23T01:00:{each // 2:02d}.{5 if each % 4 < 2 else each:09d}+01:00" for each in numbers]
     return b"".join(f"{stamp} line {each}\n".encode() for stamp, each in zip(stamps, numbers))
 
 
 class Logs:
-    """A cluster whose logs are cut, or end, or say nothing more.
+    """A cluster whose logs are cut, end or hang.
 
     Args:
-        *streams: What is answered in turn; None is a connection that is lost, and an event one that hangs until then.
+        *streams: Responses in turn; None is a lost connection, and an event one that hangs until it is set.
     """
 
     kind = TF_JOB
@@ -103,9 +103,9 @@ def wait_for_last(logs: Logs) -> None:
     wait_until(lambda: not logs.streams, lambda: f"the last connection for a log; {len(logs.asked)} were asked for", 30)
 
 
-def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkeypatch):
+def test_a_restarted_container_has_its_own_log(tmp_path, monkeypatch):
     monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
-    # Cut, more often than anybody would try without a word.
+    # Cut more often than it is retried without output.
     logs = Logs(*[[None]] * 12, [printed(0), None])
     found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
     monkeypatch.setattr(pods_module, "_LONGEST_LOG_WAIT", 0.01)
@@ -118,13 +118,13 @@ def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkey
     assert (tmp_path / "digits-worker-1.1.1.log").read_text() == "line 7\n"
 
 
-def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
+def test_a_log_continues_wherever_its_connection_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
     logs = Logs(
-        # Some end without a word that it was not all.
+        # Some end early without an error.
         [printed(0)[:9], printed(0)[9:] + printed(1, 2)],
         [printed(2, 3, 4, 5)[:-3]],
-        # From the second on that is asked for, or after the log was rotated.
+        # Starting at the requested second, or after a rotation of the log.
         [printed(4, 5, 6), None],
         [printed(8, 9)],
     )
@@ -138,13 +138,13 @@ def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
     assert logs.asked[:4] == ["", *(f"2026-11-23T00:00:0{each}Z" for each in (1, 2, 3))]
 
 
-def test_another_process_goes_on_with_a_log_where_the_last_one_has_left_it(tmp_path):
+def test_another_process_continues_a_log_where_the_last_one_stopped(tmp_path):
     first = Pods(Logs([printed(0, 1, 2), None]), str(tmp_path))  # type: ignore[arg-type]
     first.take(pod("Running"))
     log = tmp_path / "digits-worker-1.1.log"
     wait_until(lambda: log.exists() and log.read_text() == "line 0\nline 1\nline 2\n", "the pod's log", 30)
     first.end(0.0)
-    # The log was rotated since.
+    # The log has been rotated since.
     logs = Logs([printed(2, 3)])
     found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Succeeded", state=ended(0)))
@@ -153,7 +153,7 @@ def test_another_process_goes_on_with_a_log_where_the_last_one_has_left_it(tmp_p
     assert logs.asked == ["2026-11-23T00:00:01Z"]
 
 
-def test_pods_say_what_they_wait_for(pods):
+def test_pods_report_what_they_wait_for(pods):
     pulls = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     pods.take(pod("Pending", state=pulls))
     assert list(pods.waiting()) == ["worker-1 ImagePullBackOff: no such image"]
@@ -170,14 +170,14 @@ def write(logs: Path, attempt: int, *steps: int) -> None:
             file.write(json.dumps({"event": "step", "time": attempt * 1000 + step, "step": step}) + "\n")
 
 
-def test_restarts_are_counted_with_what_they_cost(tmp_path):
+def test_restarts_are_counted_with_their_cost(tmp_path):
     write(tmp_path, 3, 0, 900)
     progress = Progress(str(tmp_path), Report(10, 60), after=3)
     write(tmp_path, 4, 0, 20, 40)
     progress.restarted("worker-0 was killed by SIGKILL", "its pod was started again")
     write(tmp_path, 5, 30, 50)
     progress.read()
-    # And one that the pod's own supervisor has seen to.
+    # And one that the pod's own supervisor handled.
     (tmp_path / "chief-0.attempt-5.error.json").write_text('{"type": "UnavailableError"}')
     write(tmp_path, 6, 30, 60)
     outcome = progress.outcome()
@@ -202,16 +202,16 @@ def test_a_pod_that_gives_up_waiting_for_another_is_a_restart_only_once_all_have
         return failures.restarts
 
     assert [fail(uid) for uid in "abc"] == [0, 0, 0]
-    # One that was killed was not waiting.
+    # A killed pod was not waiting.
     assert fail("d", 137) == 1
     failures.all_run()
-    # All of them may have to wait for a pod again, which has gone with its node.
+    # All of them may wait again for a pod that was lost with its node.
     assert [fail(uid) for uid in "efg"] == [2, 2, 2]
     failures.all_run()
     assert fail("h") == 3
 
 
-def test_a_failure_that_may_pass_has_a_code_of_its_own_where_one_is_asked_for(monkeypatch):
+def test_a_retryable_failure_has_its_own_exit_code_if_requested(monkeypatch):
     error = errors.TaskFailedError("lost a peer")
     error.retryable = True
     assert errors.exit_code_of(error) == 5

@@ -1,4 +1,4 @@
-"""A launcher and what API servers have been seen to answer, and what its pods are given; without one."""
+"""A launcher with recorded responses of API servers, and the modules for its pods; without a server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
 
 
 class Unheard:
-    """Whom nobody tells of restarts."""
+    """A listener that ignores restarts."""
 
     noted_at = 0.0
 
@@ -59,7 +59,7 @@ class Unheard:
 
 @pytest.fixture
 def job(kube, tmp_path) -> Iterator[Following]:
-    """A TFJob of two pods that is followed; what is heard of it the test says."""
+    """A followed TFJob of two pods, whose events the test supplies."""
     kube.create(launcher(tmp_path, kube=kube)._annotated())
     job = Following(kube, kube.there, str(tmp_path / "pods"), Unheard(), 0.3)
     job._watching.end()
@@ -68,7 +68,7 @@ def job(kube, tmp_path) -> Iterator[Following]:
 
 
 def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
-    # A worker's successor finds no node.
+    # A restarted worker finds no node.
     job.take(Notice(POD, LISTED, [pod("Running", uid="1", task="chief-0"), pod("Running", uid="2")]))
     clock.now += 0.4
     assert job.hopeless() is None
@@ -82,7 +82,7 @@ def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
     assert kube.deleted == [UID]
 
 
-def test_one_that_waits_in_a_queue_is_left_there(clock, job):
+def test_a_queued_job_keeps_waiting(clock, job):
     job.object["spec"]["runPolicy"]["suspend"] = True
     clock.now += 0.4
     assert job.hopeless() is None
@@ -96,12 +96,12 @@ def test_one_that_waits_in_a_queue_is_left_there(clock, job):
     [
         ("Restarting", FOUND, "Running", True),
         ("Running", FOUND, "Running", False),
-        # It may have ended since; or its operator is down.
+        # It may have ended since, or its operator is down.
         ("Restarting", LOST, "Running", False),
         ("Restarting", FOUND, "Succeeded", False),
     ],
 )
-def test_only_what_the_operator_leaves_restarting_is_given_up(kube, job, monkeypatch, state, heard, chief, hopeless):
+def test_only_a_job_stuck_in_restarting_is_given_up(kube, job, monkeypatch, state, heard, chief, hopeless):
     monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
     conditions = [{"type": each, "status": "True"} for each in ("Created", state)]
     job.object = {**kube.there, "status": {"conditions": conditions}}
@@ -113,8 +113,8 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(kube, job, monkeyp
     assert (isinstance(error, TaskFailedError), "your loss" in str(error)) == (hopeless, hopeless)
 
 
-def test_a_pod_whose_node_has_gone_is_given_up(kube, clock, job):
-    # Kubernetes wants it deleted, and starts no other one before it is.
+def test_a_pod_of_a_lost_node_is_given_up(kube, clock, job):
+    # Kubernetes is deleting it, and starts no other one before it is gone.
     pods = [pod("Running", uid="1", task="chief-0"), pod("Running", uid="2")]
     pods[1]["metadata"]["deletionTimestamp"] = "2020-11-23T00:05:00Z"
     job.take(Notice(POD, LISTED, pods))
@@ -123,14 +123,14 @@ def test_a_pod_whose_node_has_gone_is_given_up(kube, clock, job):
     assert "worker-1 should have ended by 2020-11-23T00:05:00Z" in str(job.hopeless())
 
 
-def test_one_that_does_not_end_after_its_chief_is_given_up(clock, job):
+def test_a_job_that_does_not_end_after_its_chief_is_given_up(clock, job):
     job.take(Notice(POD, LISTED, [pod("Succeeded", uid="1", task="chief-0"), pod("Running", uid="2")]))
     assert job.hopeless() is None
     clock.now += 0.4
     assert "did not end after its chief" in str(job.hopeless())
 
 
-def test_a_pod_that_has_time_to_end_is_at_work(clock, job):
+def test_a_pod_in_its_grace_period_counts_as_running(clock, job):
     pods = [pod("Running", uid="1", task="chief-0"), pod("Running", uid="2")]
     pods[1]["metadata"]["deletionTimestamp"] = "2200-11-23T00:05:00Z"
     job.take(Notice(POD, LISTED, pods))
@@ -138,7 +138,7 @@ def test_a_pod_that_has_time_to_end_is_at_work(clock, job):
     assert (job.hopeless(), job.notices()) == (None, [])
 
 
-def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
+def test_a_job_of_another_deploy_section_is_replaced(kube, tmp_path):
     made = launcher(tmp_path, kube=kube)._annotated()
     kube.there = {**made, "metadata": {**made["metadata"], "uid": "old"}}
     assert launcher(tmp_path, kube=kube)._adopts(kube.there)
@@ -146,13 +146,13 @@ def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
     assert not other._adopts(kube.there)
 
 
-def test_what_nobody_can_explain_says_where_to_look(job, monkeypatch):
+def test_an_unexplained_failure_says_where_to_look(job, monkeypatch):
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.0)
     error = job.error({"reason": "TFJobFailed", "message": "nobody knows"})
     assert error.todo == f"{KUBECTL} describe tfjobs {job._name} --namespace vision"
 
 
-def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
+def test_a_job_that_cannot_be_deleted_is_reported(kube, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
     train = launcher(tmp_path, kube=kube)
 
@@ -161,7 +161,7 @@ def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch
 
     monkeypatch.setattr(kube, "delete", refuses)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
-    # A signal before the launcher looks for one would end the tests.
+    # A signal before the launcher handles it would end the tests.
     create = kube.create
     monkeypatch.setattr(kube, "create", lambda *asked: timer.start() or create(*asked))
     with pytest.raises(StoppedError, match="could not be deleted: your login has ended"):
@@ -169,7 +169,7 @@ def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch
     timer.join()
 
 
-def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
+def test_a_job_that_stays_after_its_deletion_is_reported(kube, tmp_path, monkeypatch):
     monkeypatch.setattr(following, "_DELETED_SECONDS", 0.1)
     train = launcher(tmp_path, kube=kube)
     notes = {module.TRAINING: str(tmp_path / "training")}
@@ -184,7 +184,7 @@ def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
     assert f"{KUBECTL} describe tfjobs {train._name} --namespace vision" in caught.value.todo
 
 
-def test_a_watch_outlives_what_it_does_not_understand(kube):
+def test_a_watch_survives_invalid_objects(kube):
     kube.there = {"metadata": {"uid": UID}}
     kube.of_pods = ["no pod"]
     watch = Watching(kube, "digits", UID)
@@ -219,10 +219,10 @@ MODULES = {
 }
 
 
-def test_what_a_module_file_imports_travels_to_the_pods(tmp_path, monkeypatch):
+def test_the_imports_of_a_module_file_are_packed_for_the_pods(tmp_path, monkeypatch):
     project = write_files(tmp_path / "project", MODULES)
     loaded = load(project / "mine.yaml")
-    # As a run does.
+    # As in a run.
     monkeypatch.syspath_prepend(str(project))
     packed = modules_of(loaded.declaration.trainer)
     assert packed is not None
@@ -234,7 +234,7 @@ def test_what_a_module_file_imports_travels_to_the_pods(tmp_path, monkeypatch):
     assert (ran.stdout.split(), ran.stderr) == (["3.14", "32"], "")
 
 
-def test_in_a_step_of_a_compiled_pipeline_a_module_file_is_what_has_travelled_there(importable):
+def test_a_step_of_a_compiled_pipeline_packs_the_unpacked_module_file(importable):
     in_the_step = "import beside_it\n\n\ndef run_fn(fn_args):\n    pass\n"
     write_files(importable, {"in_the_step.py": in_the_step, "beside_it.py": ""})
     section = TrainerSection.parse_obj({"model": None, "module_file": "in_the_step.py", "train_steps": 9})
@@ -243,5 +243,5 @@ def test_in_a_step_of_a_compiled_pipeline_a_module_file_is_what_has_travelled_th
     assert packed.modules == ("beside_it", "in_the_step")
 
 
-def test_nothing_travels_of_what_is_built_in():
+def test_built_in_modules_are_not_packed():
     assert modules_of(load("mnist").declaration.trainer) is None

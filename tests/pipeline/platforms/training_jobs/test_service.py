@@ -1,4 +1,4 @@
-"""A TFJob that was submitted, as a cluster has been seen to tell of it; without one."""
+"""A submitted TFJob, with recorded responses of a cluster; without one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def service(cluster: Cluster, folder: Path, digest: str = "0123456789", **more: 
     return TrainingJobs(cluster, str(folder), COMPILED, digest, **more)  # type: ignore[arg-type]
 
 
-def test_one_that_was_replaced_is_left_alone(cluster, jobs, tmp_path):
+def test_a_replaced_job_is_left_alone(cluster, jobs, tmp_path):
     assert jobs.place() == {"context": "a", "namespace": "vision", "kind": "TFJob", "uid": "uid-1"}
     assert service(cluster, tmp_path).start(False)[:2] == ("digits", False)
     cluster.end("Failed")
@@ -65,23 +65,23 @@ def test_one_that_was_replaced_is_left_alone(cluster, jobs, tmp_path):
     assert cluster.deleted == ["uid-1", "uid-2"]
 
 
-def test_what_is_to_be_done_by_kubectl_is_done_in_the_cluster_of_the_job(cluster, jobs, tmp_path, monkeypatch):
+def test_suggested_kubectl_commands_name_the_jobs_cluster(cluster, jobs, tmp_path, monkeypatch):
     cluster.context = "arn:of/mine it"
     with pytest.raises(errors.PipelineError) as caught:
         service(cluster, tmp_path, "another").start(False)
-    told = "kubectl --context 'arn:of/mine it' {} --namespace vision"
-    assert told.format("delete tfjobs digits") in caught.value.todo
+    command = "kubectl --context 'arn:of/mine it' {} --namespace vision"
+    assert command.format("delete tfjobs digits") in caught.value.todo
     cluster.end("Failed")
-    assert jobs.status("digits").error.todo == told.format("describe tfjobs digits")
+    assert jobs.status("digits").error.todo == command.format("describe tfjobs digits")
     monkeypatch.setattr(following, "_DELETED_SECONDS", -1.0)
     with pytest.raises(errors.PipelineError) as caught:
         jobs.start(False)
-    assert told.format("get tfjobs,pods") in caught.value.todo
+    assert command.format("get tfjobs,pods") in caught.value.todo
     cluster.context = None
     assert cluster.kubectl("get tfjobs") == "kubectl get tfjobs --namespace vision"
 
 
-def test_its_config_map_goes_with_it_and_nothing_is_left_where_there_is_none(cluster, jobs, tmp_path, monkeypatch):
+def test_its_config_map_is_deleted_with_it_and_without_one_no_job_is_left(cluster, jobs, tmp_path, monkeypatch):
     service(cluster, tmp_path).start(False)
     assert cluster.owners == [("digits", "uid-1")] * 2
 
@@ -89,7 +89,7 @@ def test_its_config_map_goes_with_it_and_nothing_is_left_where_there_is_none(clu
         raise errors.PipelineError("the Kubernetes API server refuses", expected="it", todo="ask")
 
     monkeypatch.setattr(cluster, "add", refuse)
-    # It goes on with one that it has.
+    # An existing job continues with its ConfigMap.
     with pytest.raises(errors.PipelineError):
         service(cluster, tmp_path).start(False)
     assert cluster.deleted == []
@@ -99,7 +99,7 @@ def test_its_config_map_goes_with_it_and_nothing_is_left_where_there_is_none(clu
     assert (cluster.there, cluster.made) == (None, 1)
 
 
-def test_one_that_has_gone_is_not_said_to_have_failed(cluster, jobs, tmp_path):
+def test_a_vanished_job_is_not_reported_as_failed(cluster, jobs, tmp_path):
     jobs.status("digits")
     cluster.there = None
     for each in (jobs, service(cluster, tmp_path, uid="uid-1")):
@@ -108,7 +108,7 @@ def test_one_that_has_gone_is_not_said_to_have_failed(cluster, jobs, tmp_path):
         assert "is gone, and its result is unknown" in str(status.error)
 
 
-def test_an_ended_one_is_replaced_whoever_made_it(cluster, jobs, tmp_path):
+def test_an_ended_job_is_replaced_whoever_created_it(cluster, jobs, tmp_path):
     del cluster.there["metadata"]["annotations"][SUBMISSION]
     with pytest.raises(errors.PipelineError, match="not created by `submit`"):
         service(cluster, tmp_path).start(False)
@@ -145,12 +145,12 @@ def followed(jobs: TrainingJobs, until: Callable[[JobStatus], bool]) -> list[Job
     return looks
 
 
-def test_restarts_between_two_looks_are_told_and_have_an_end(cluster, jobs):
+def test_restarts_between_two_polls_are_reported_and_limited(cluster, jobs):
     limit = cluster.there["spec"]["runPolicy"]["backoffLimit"]
     jobs.status("digits")
     for number in range(limit):
         cluster.restart(137, "worker-0", f"w{number}")
-        # It takes the chief with it.
+        # The chief fails with it.
         cluster.restart(138, "chief-0", f"c{number}")
         looks = followed(jobs, lambda status: bool(status.notices))
         assert looks[-1].notices == (
@@ -179,7 +179,7 @@ def test_restarts_that_the_operator_counts_are_left_to_it(cluster, jobs, policy)
 
 
 @pytest.mark.parametrize("message", [DEADLINE, BACKOFF])
-def test_a_pod_that_had_recovered_is_not_the_reason(cluster, jobs, message):
+def test_a_recovered_pod_is_not_the_reason(cluster, jobs, message):
     cluster.fail(137, "worker-0")
     assert not jobs.status("digits").ended
     cluster.end("Failed", message)
@@ -189,13 +189,13 @@ def test_a_pod_that_had_recovered_is_not_the_reason(cluster, jobs, message):
     assert "before: the pod digits-worker-0 was killed by SIGKILL" in error.what
 
 
-def test_the_end_of_the_chiefs_log_is_shown_whatever_was_shown_of_it_before(cluster, jobs, tmp_path):
+def test_the_end_of_the_chiefs_log_is_shown_after_earlier_parts(cluster, jobs, tmp_path):
     def log(*_: Any) -> Iterator[bytes]:
         time.sleep(0.3)
         yield b"2026-11-23T00:00:00Z the end\n"
 
     cluster.log = log
-    # Of an earlier attach.
+    # From an earlier attach.
     (earlier := tmp_path / "digits-chief-0.1.log").write_text("the beginning\n")
     os.utime(earlier, (0, 0))
     cluster.fail(143)
@@ -213,7 +213,7 @@ def config(tmp_path, monkeypatch) -> Path:
     return tmp_path / "config"
 
 
-def test_a_note_is_of_its_cluster_whatever_is_current_later(config, monkeypatch, capsys):
+def test_a_note_names_its_cluster_even_if_another_becomes_current(config, monkeypatch, capsys):
     monkeypatch.setattr(api.Kube, "jobs", lambda self, *_, **__: {"items": []})
     made = connect(Note(TFJOB, ""), "")
     note = with_job(Note(TFJOB, ""), made, "digits")
@@ -225,7 +225,7 @@ def test_a_note_is_of_its_cluster_whatever_is_current_later(config, monkeypatch,
     assert "of-a/digits is gone" in err
 
 
-def test_the_plan_says_which_cluster_and_the_option_is_in_the_manifests(config, monkeypatch, capsys):
+def test_the_plan_names_the_cluster_and_the_option_is_in_the_manifests(config, monkeypatch, capsys):
     compiled = []
 
     def compile_declaration(loaded: Any, target: str) -> compiling.Compiled:
@@ -234,13 +234,13 @@ def test_the_plan_says_which_cluster_and_the_option_is_in_the_manifests(config, 
 
     monkeypatch.setattr(compiling, "compile_declaration", compile_declaration)
     arguments = ["submit", "digits", "--target", "tfjob", "--dry-run", *words(*OF_TFJOB)]
-    for options, said in (
+    for options, service_line in (
         ([], "tfjob, context a, namespace vision"),
         (["--context", "b", "--namespace", "mine"], "tfjob, context b, namespace mine"),
         (["--set", "deploy.tfjob.namespace=null"], "tfjob, context a, namespace of-a"),
     ):
         assert main([*arguments, *options]) == 0
-        assert f"service  {said}\n" in capsys.readouterr().out
+        assert f"service  {service_line}\n" in capsys.readouterr().out
     assert [each.tfjob.namespace for each in compiled] == ["vision", "mine", None]
     config.write_text("{")
     for _ in range(2):

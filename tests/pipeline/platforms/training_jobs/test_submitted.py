@@ -1,4 +1,4 @@
-"""A compiled TFJob that is submitted, or applied by kubectl, through a real API server; the pods are shells."""
+"""A compiled TFJob, submitted or applied with kubectl through a real API server; the pods are shells."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SOURCE += words(
     "deploy.volumes=[{claim: work, path: /mnt/work}]",
     f"deploy.tfjob.namespace={NAMESPACE}",
 )
-# A chief that works until it is let go.
+# A chief that runs until it is released.
 WORKS = """
 import os, sys, time
 print("Trainer at step 100", flush=True)
@@ -51,13 +51,13 @@ while not os.path.exists(sys.argv[1]):
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch, tmp_path) -> None:
-    """Waits are short; what is left lies in a folder of the test's own."""
+    """Shortens waits, and uses the test's own folder."""
     monkeypatch.setattr(follow, "POLL_SECONDS", 0.2)
     monkeypatch.setattr(follow, "_FIRST_WAIT", 0.1)
     monkeypatch.chdir(tmp_path)
 
 
-def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(server, tmp_path, monkeypatch, capsys):
+def test_it_is_created_once_followed_through_a_cut_connection_and_restarted(server, tmp_path, monkeypatch, capsys):
     done = tmp_path / "done"
     with (
         proxied(server, tmp_path, monkeypatch) as proxy,
@@ -70,7 +70,7 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         job = Kube().read("digits")
         assert job
         assert [each["uid"] for each in ours["ownerReferences"]] == [job["metadata"]["uid"]]
-        # Another declaration of this name is not started beside it.
+        # Another declaration of this name is not started next to it.
         assert main(["submit", *SOURCE, "--yes", "--set", "trainer.train_steps=7"]) == 6
         assert "another submission of this pipeline is running" in capsys.readouterr().err
 
@@ -93,7 +93,7 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         assert operator.started == ["digits-chief-0"]
         assert main(["submit", *SOURCE, "--yes", "--again", "--follow"]) == 0
         assert operator.started == ["digits-chief-0"] * 2
-        # A garbage collector, which is not here, leaves what has an owner.
+        # A garbage collector, which is missing here, would keep objects with an owner.
         owned = server.ask("GET", f"{CONFIG_MAPS}/{ours['name']}")
         again = Kube().read("digits")
         assert again
@@ -102,7 +102,7 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
 
 # As of a TrainJob, in test_trainjob.py.
 @pytest.mark.long
-def test_a_chief_that_fails_is_told_in_its_own_words_and_started_anew(server, tmp_path, capsys):
+def test_a_failed_chief_is_reported_with_its_own_error_and_restarted(server, tmp_path, capsys):
     code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
     with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", code]) as operator:
         for tries in (1, 2):
@@ -128,7 +128,7 @@ def test_a_chief_that_is_killed_each_time_is_ended_past_the_limit(server, tmp_pa
     assert "step 30" in out
 
 
-def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeypatch, capsys):
+def test_the_reason_why_pods_wait_is_reported_and_the_wait_has_a_deadline(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(following, "_NOTICE_SECONDS", 1.0)
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: 3 Too few cpu"}
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/digits-chief-0/status"
@@ -155,7 +155,7 @@ def wait_for_none() -> None:
     wait_until(lambda: not Kube(namespace=NAMESPACE).read("digits"), "the end of the deleted TFJob", every=0.1)
 
 
-def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys):
+def test_an_interrupted_watch_leaves_the_job_which_may_be_cancelled(server, tmp_path, capsys):
     with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, "/nowhere"]):
         timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -169,7 +169,7 @@ def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys
         assert "is gone, and its result" in capsys.readouterr().err
 
 
-def test_a_cluster_that_does_not_answer_or_is_not_known_is_said(server, monkeypatch, capsys, tmp_path):
+def test_an_unreachable_or_unknown_cluster_is_reported(server, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(follow, "START_SECONDS", 0.3)
     (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(f":{server.port}", ":9"))
@@ -183,10 +183,10 @@ def test_a_cluster_that_does_not_answer_or_is_not_known_is_said(server, monkeypa
 
 @pytest.fixture
 def start(server, tmp_path, monkeypatch, capsys) -> Callable[..., str]:
-    """Compiles, and does what `compile` says; returns what kubectl says."""
+    """Compiles and runs the commands that `compile` prints; returns kubectl's output."""
     if not shutil.which("kubectl"):
         pytest.skip("needs kubectl")
-    # What it learns of a server it keeps below.
+    # kubectl caches a server's API there.
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*overrides: str, only_apply: bool = False) -> str:
@@ -201,7 +201,7 @@ def start(server, tmp_path, monkeypatch, capsys) -> Callable[..., str]:
     return run
 
 
-def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, tmp_path):
+def test_it_is_recreated_with_the_current_declaration_each_time(server, start, tmp_path):
     done = tmp_path / "done"
     others = {"name": "others", "labels": {"tfx-estimator/pipeline": "others"}}
     server.ask("POST", CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": others})
@@ -209,11 +209,11 @@ def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, t
         start()
         first, config_map = job_of(server), config_map_of(server)
         wait_until(lambda: operator.started == ["digits-chief-0"], "the first chief", every=0.1)
-        # What is applied again, and nothing else, starts nothing; what is changed would alter the one that goes on.
+        # Applying the same again starts nothing; a changed file would alter the running job.
         start(only_apply=True)
         same = job_of(server)["metadata"]
         assert (same["uid"], same["generation"]) == (first["metadata"]["uid"], first["metadata"]["generation"])
-        # One that goes on is ended, with its pods, before the next; also where an earlier version has made it.
+        # A running job is deleted with its pods before the next, also one of an earlier version.
         server.patch(f"{JOBS}/digits", {"metadata": {"labels": {PIPELINE: None}}})
         assert 'tfjob.kubeflow.org "digits" deleted' in start()
         assert (second := job_of(server))["metadata"]["uid"] != first["metadata"]["uid"]

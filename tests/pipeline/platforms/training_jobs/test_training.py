@@ -51,7 +51,7 @@ trainer:
   distribution: {{train: {{strategy: multi_worker_mirrored, workers: 2, timeout_seconds: 20}}}}
 """
 DECLARATION = f"{_DATA}{_TRAINER}{_DEPLOYED}"
-# A user's own, which is not in the image; it is slow enough to be interrupted.
+# A user's module that is not in the image; slow enough to be interrupted.
 NETWORK = """\
 import shapes_of_mine
 import tensorflow as tf
@@ -68,7 +68,7 @@ def broken(num_classes):
 """
 
 
-# In the manner of TensorFlow's guide to several workers, for TFX: it knows nothing of this project.
+# In the style of TensorFlow's multi-worker guide, for TFX; independent of this project.
 RUN_FN = """\
 import os
 import re
@@ -122,7 +122,7 @@ trainer:
 RUN_FN_DECLARATION = f"{_DATA}{_RUNS}{_DEPLOYED}"
 MODULES = {
     "networks_of_mine.py": NETWORK,
-    # TFX's own wheel of the module file would not hold it.
+    # TFX's own wheel of the module file would not contain it.
     "shapes_of_mine.py": "WIDTH = 32\n",
     "own/trains_of_mine.py": RUN_FN,
 }
@@ -139,7 +139,7 @@ class Run:
     Args:
         folder: For the declaration, the modules and the work folder.
         kubeconfig: Of the API server.
-        declaration: With the model, the number of steps, the image and the work folder to be filled in.
+        declaration: A template with fields for the model, the steps, the image and the work folder.
         model: A function of the user's module.
     """
 
@@ -153,8 +153,8 @@ class Run:
         command = [sys.executable, "-m", "tfx_estimator", "run", "mine.yaml", "--workdir", str(self.work)]
         command += ["--json", "--no-report", "--no-dry-run"]
         env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-        with (folder / "stderr").open("wb") as said:
-            self.process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=said, text=True, env=env)
+        with (folder / "stderr").open("wb") as file:
+            self.process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=file, text=True, env=env)
 
     def __enter__(self) -> Run:
         return self
@@ -168,8 +168,8 @@ class Run:
         return json.loads(text)
 
     @property
-    def said(self) -> str:
-        """What is for people."""
+    def stderr(self) -> str:
+        """The output for people."""
         return (self.folder / "stderr").read_text()
 
     def step(self) -> int:
@@ -177,15 +177,15 @@ class Run:
         return max((step for path in logs for step in _steps(path)), default=-1)
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        """Waits for something, which is named, as long as it runs."""
+        """Waits for a named condition while the run is alive."""
 
         def is_done() -> bool:
             if done():
                 return True
-            assert self.process.poll() is None, f"it has ended without {what}: {self.said}"
+            assert self.process.poll() is None, f"it has ended without {what}: {self.stderr}"
             return False
 
-        wait_until(is_done, lambda: f"{what}: {self.said}", 300, every=0.1)
+        wait_until(is_done, lambda: f"{what}: {self.stderr}", 300, every=0.1)
 
 
 def _steps(path: Path) -> list[int]:
@@ -193,13 +193,13 @@ def _steps(path: Path) -> list[int]:
 
 
 def _check(results: dict, run: Run) -> None:
-    assert run.process.returncode == 0, run.said
+    assert run.process.returncode == 0, run.stderr
     training = results["training"]
     assert (training["first_step"], training["last_step"], training["extra_steps"]) == (0, STEPS, 0)
     assert training["examples_per_second"] > 0
     assert results["accuracy"] > 0.8
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    assert "Traceback" not in run.said
+    assert "Traceback" not in run.stderr
 
 
 def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_path, monkeypatch):
@@ -222,32 +222,32 @@ def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_pa
     training = results["training"]
     assert training["restarts"] == 1
     (restart,) = results["restarts"]
-    told = re.match(r"worker-0 was killed by SIGKILL at step (\d+); ", restart)
-    # From a checkpoint of the first chief's; its last report may have been of the same step.
+    died_at = re.match(r"worker-0 was killed by SIGKILL at step (\d+); ", restart)
+    # From a checkpoint of the first chief, whose last report may be of the same step.
     first, second = map(_steps, sorted(run.work.glob("**/model_run/*/logs/chief-0.*.progress.jsonl")))
-    assert second[0] % 50 == 0 < second[0] <= max(first) == int(told[1])
+    assert second[0] % 50 == 0 < second[0] <= max(first) == int(died_at[1])
     assert training["lost_steps"] == max(first) - second[0]
     names = [path.name for path in Path(run.work).glob("**/model_run/*/logs/pods/*.log")]
     assert len([name for name in names if "chief-0" in name]) == 2
 
 
-def test_a_stopped_run_goes_on_and_a_killed_one_adopts(server, tmp_path):
+def test_a_stopped_run_resumes_and_a_rerun_after_a_kill_adopts_the_job(server, tmp_path):
     with Operator(server, tmp_path / "pods") as operator:
         with Run(tmp_path, server.kubeconfig) as run:
             run.until(lambda: run.step() >= 60, "step 60")
             run.process.send_signal(signal.SIGTERM)
             run.process.communicate(timeout=200)
         assert run.process.returncode == 143
-        assert "is deleted; the last checkpoint is of step" in run.said
+        assert "is deleted; the last checkpoint is of step" in run.stderr
         assert not Kube().jobs()["items"]
         with Run(tmp_path, server.kubeconfig) as run:
             before = run.step()
             run.until(lambda: run.step() > before, f"a step after {before}")
-        # That was killed by leaving it.
+        # Leaving the context killed the run.
         started = len(operator.started)
         with Run(tmp_path, server.kubeconfig) as run:
             results = run.summary()
-    assert run.process.returncode == 0, run.said
+    assert run.process.returncode == 0, run.stderr
     assert len(operator.started) == started
     assert results["training"]["first_step"] >= 50
     assert results["training"]["last_step"] == STEPS
@@ -272,19 +272,19 @@ def test_the_users_error_is_on_the_terminal(server, tmp_path):
     with Operator(server, tmp_path / "pods"), broken as run:
         results = run.summary()
     assert run.process.returncode in (4, 5)
-    assert "no such layer in my network" in run.said
-    assert "networks_of_mine.py" in run.said
-    assert "Traceback" not in run.said
+    assert "no such layer in my network" in run.stderr
+    assert "networks_of_mine.py" in run.stderr
+    assert "Traceback" not in run.stderr
     assert results["exit_code"] == run.process.returncode
 
 
 def test_a_run_fn_of_the_users_is_trained_in_the_pods_and_its_model_pushed(server, tmp_path):
     with Operator(server, tmp_path / "pods") as operator, Run(tmp_path, server.kubeconfig, RUN_FN_DECLARATION) as run:
         results = run.summary()
-    assert run.process.returncode == 0, run.said
+    assert run.process.returncode == 0, run.stderr
     assert len(operator.started) == 2
     _check_run_fn(results, run.work)
-    assert "Traceback" not in run.said
+    assert "Traceback" not in run.stderr
 
 
 def _check_run_fn(results: dict, work: Path) -> None:
@@ -292,7 +292,7 @@ def _check_run_fn(results: dict, work: Path) -> None:
     assert results["blessed"] is True
     assert results["restarts"] == []
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    # Keras tells of all epochs, in both tasks.
+    # Keras logs all epochs in both tasks.
     for task in ("chief-0", "worker-0"):
         (log,) = work.glob(f"digits-tfjob/artifacts/Trainer/model_run/*/logs/{task}.attempt-*.log")
         assert f"Epoch {STEPS // 20}/{STEPS // 20}" in log.read_text()
@@ -302,20 +302,20 @@ def _compile(folder: Path, declaration: str, *overrides: str) -> tuple[dict, lis
     """Compiles for pods that see the work folder.
 
     Returns:
-        The TFJob; and its pods' command, for which all of the ConfigMap is mounted, and the project is gone.
+        The TFJob and its pods' command; the ConfigMap is mounted, and the project is deleted.
     """
     (folder / "work").mkdir()
     project = write_project(folder / "project", declaration)
-    told = (f"deploy.pipeline_root={folder / 'work'}", "deploy.tfjob.train=false", *overrides)
+    overrides_of_all = (f"deploy.pipeline_root={folder / 'work'}", "deploy.tfjob.train=false", *overrides)
     command = ["compile", str(project / "mine.yaml"), "--target", "tfjob", "--output", str(folder / "out.yaml")]
-    assert main([*command, *words(*told)]) == 0
+    assert main([*command, *words(*overrides_of_all)]) == 0
     shutil.rmtree(project)
     config_map, job = yaml.safe_load_all((folder / "out.yaml").read_text())
     return job, in_pods(config_map, job, folder / "etc")
 
 
 def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[], None] = lambda: None) -> dict:
-    """Has an operator run a TFJob to its end; returns the chief's summary."""
+    """Runs a TFJob to its end by an operator; returns the chief's summary."""
     Kube().create(job)
 
     def logs() -> list[str]:
@@ -336,7 +336,7 @@ def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[]
 
 def test_the_compiled_tfjob_runs_the_pipeline_in_its_pods(server, tmp_path):
     text = DECLARATION.format(model="mnist_cnn", steps=100, image=IMAGE, folder=tmp_path / "work")
-    # Few steps are no good model.
+    # So few steps make no good model.
     job, argv = _compile(tmp_path, text, "evaluator.min_accuracy=0.2")
     killed = threading.Event()
     with Operator(server, tmp_path / "pods", lambda *_: argv) as operator:
@@ -353,7 +353,7 @@ def test_the_compiled_tfjob_runs_the_pipeline_in_its_pods(server, tmp_path):
     assert (Path(summary["pushed"]) / "saved_model.pb").exists()
 
 
-def test_the_compiled_tfjob_trains_with_a_run_fn_that_travels_in_its_config_map(server, tmp_path):
+def test_the_compiled_tfjob_trains_with_a_run_fn_from_its_config_map(server, tmp_path):
     text = RUN_FN_DECLARATION.format(steps=STEPS, image=IMAGE, folder=tmp_path / "work")
     job, argv = _compile(tmp_path, text)
     with Operator(server, tmp_path / "pods", lambda *_: argv) as operator:

@@ -41,7 +41,7 @@ from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, ma
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 KINDS = ("TrainJob", "JobSet")
-# A JobSet is what a TrainJob is made of: what is found out of the one by waiting is so of the other.
+# A TrainJob consists of a JobSet: waiting for one shows the behaviour of the other.
 WAITING = ("TrainJob", pytest.param("JobSet", marks=pytest.mark.long))
 PLACES = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS}
 SOURCE = ["digits", "--target", "trainjob"]
@@ -56,7 +56,7 @@ TWO = words("trainer.distribution.train={strategy: multi_worker_mirrored, worker
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch, tmp_path) -> None:
-    """Waits are short; what is left lies in a folder of the test's own."""
+    """Shortens waits, and uses the test's own folder."""
     monkeypatch.setattr(follow, "POLL_SECONDS", 0.2)
     monkeypatch.setattr(follow, "_FIRST_WAIT", 0.1)
     monkeypatch.chdir(tmp_path)
@@ -71,12 +71,12 @@ def read(server, kind: str) -> list[dict]:
 
 
 def launched(folder: Path, kind: str, *more: str, kube: Optional[Kube] = None):
-    told = ("deploy.tfjob.train=false", "deploy.trainjob.train=true", f"deploy.trainjob.kind={kind}")
-    return launcher(folder, *told, *more, kube=kube or Kube(kind=BY_NAME[kind]))
+    overrides = ("deploy.tfjob.train=false", "deploy.trainjob.train=true", f"deploy.trainjob.kind={kind}")
+    return launcher(folder, *overrides, *more, kube=kube or Kube(kind=BY_NAME[kind]))
 
 
 def by_role(**others: list[str]) -> Callable[..., list[str]]:
-    """What pods run, by their type and, of nodes, whether they are the chief."""
+    """Returns the pods' commands, by type and, for nodes, by whether they are the chief."""
 
     def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
         if role == "node":
@@ -87,7 +87,7 @@ def by_role(**others: list[str]) -> Callable[..., list[str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_server_takes_all_that_can_be_said_and_drops_nothing(server, kind):
+def test_the_server_accepts_all_fields_and_drops_none(server, kind):
     declared = (*OF_TRAINJOB, f"deploy.trainjob.kind={kind}", f"deploy.trainjob.namespace={NAMESPACE}")
     declaration = load("digits", declared, "trainjob").declaration
     distribution = declaration.trainer.distribution
@@ -96,7 +96,7 @@ def test_the_server_takes_all_that_can_be_said_and_drops_nothing(server, kind):
         path = PLACES.get(each["kind"], RUNTIMES)
         try:
             kept = server.ask("POST", path, each)
-            # A misspelled field would have gone.
+            # A misspelled field would be missing.
             assert {**kept["spec"], **each["spec"]} == kept["spec"]
             assert kept["metadata"].items() >= each["metadata"].items()
         finally:
@@ -122,8 +122,8 @@ def test_every_pod_finds_its_place_in_tf_config():
             addresses = dict(place.cluster.addresses)
     check(job)
     assert [name for name, _ in places] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"]
-    told = {f"{role}-{index}": each for role, listed in addresses.items() for index, each in enumerate(listed)}
-    assert told == {name: address for name, address in places if name != "evaluator-0"}
+    by_task = {f"{role}-{index}": each for role, listed in addresses.items() for index, each in enumerate(listed)}
+    assert by_task == {name: address for name, address in places if name != "evaluator-0"}
 
 
 def test_a_lone_chief_has_no_tf_config_and_names_fit():
@@ -137,7 +137,7 @@ def test_a_lone_chief_has_no_tf_config_and_names_fit():
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_one_is_created_once_followed_found_again_and_cancelled(server, tmp_path, capsys, kind):
+def test_a_job_is_created_once_followed_found_again_and_cancelled(server, tmp_path, capsys, kind):
     done, works = tmp_path / "done", "import os, sys, time\nprint('Trainer at step 100', flush=True)\n"
     works += "while not os.path.exists(sys.argv[1]): time.sleep(0.05)\n"
     source = [*SOURCE, *of_kind(kind)]
@@ -145,7 +145,7 @@ def test_one_is_created_once_followed_found_again_and_cancelled(server, tmp_path
         assert main(["submit", *source, "--yes"]) == 0
         (job,) = read(server, kind)
         assert json.loads((tmp_path / "submitted/digits/submission.json").read_text())["kind"] == kind
-        # What it needs goes with it.
+        # The objects it owns are deleted with it.
         there = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps"), server.ask("GET", RUNTIMES)
         owned = [
             each
@@ -183,7 +183,7 @@ def test_a_cluster_without_the_kind_says_what_to_install(server, tmp_path, monke
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_an_error_of_ones_own_ends_it_and_a_killed_pod_does_not(server, tmp_path, capsys, kind):
+def test_a_users_error_ends_it_and_a_killed_pod_does_not(server, tmp_path, capsys, kind):
     code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
 
     def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
@@ -203,8 +203,8 @@ def forget(server) -> None:
         server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{each['metadata']['name']}")
 
 
-def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys, monkeypatch):
-    # Nothing explains its end, however long that is waited for.
+def test_a_job_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys, monkeypatch):
+    # No reason for its end ever arrives.
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     limit = words("trainer.distribution.max_restarts=2")
     with Controllers(server, tmp_path / "pods", lambda *_: shell("echo step 30; kill -9 $$")) as cluster:
@@ -217,11 +217,11 @@ def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_a_training_of_ours_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind):
+def test_a_training_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind):
     def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
         if index:
             return shell("sleep 1; kill -9 $$" if number == 0 else "exit 0")
-        # It loses the worker; and goes on, as if from step 0.
+        # It loses the worker and continues as if from step 0.
         return trains(tmp_path) if number else shell("sleep 2; exit 138")
 
     with Controllers(server, tmp_path / "pods", argv) as cluster:
@@ -229,7 +229,7 @@ def test_a_training_of_ours_is_restarted_once_ends_and_is_adopted(server, tmp_pa
         assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 20, 0)
         assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
         started = len(cluster.started)
-        # As after a driver that was killed before it published.
+        # As after a driver that was killed before publishing.
         assert launched(tmp_path, kind).run().last_step == 20
         assert len(cluster.started) == started == 4
     logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
@@ -244,16 +244,16 @@ def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path):
         assert caught.value.exit_code == 4
 
 
-def test_what_may_have_ended_it_is_told(server, tmp_path, monkeypatch):
+def test_possible_causes_of_its_end_are_named(server, tmp_path, monkeypatch):
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     argv = by_role(chief=shell("exec sleep 60"), worker=shell("exec sleep 60"))
-    told = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit and active_deadline_seconds")
-    with Controllers(server, tmp_path / "pods", argv), told:
+    fails = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit and active_deadline_seconds")
+    with Controllers(server, tmp_path / "pods", argv), fails:
         launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=1").run()
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_time_in_a_queue_is_no_time_to_start(server, tmp_path, kind):
+def test_time_in_a_queue_does_not_count_as_start_time(server, tmp_path, kind):
     argv = by_role(chief=trains(tmp_path), worker=shell("true"))
     with Controllers(server, tmp_path / "pods", argv, queue_seconds=6.0) as cluster:
         run = launched(tmp_path, kind, "deploy.trainjob.pending_timeout=3")
@@ -263,14 +263,14 @@ def test_time_in_a_queue_is_no_time_to_start(server, tmp_path, kind):
         assert job["metadata"]["labels"] == {"tfx-estimator/pipeline": "digits"}
 
 
-def test_a_train_job_whose_runtime_is_not_seen_yet_is_tried_again(server, tmp_path, monkeypatch):
-    said = 'admission webhook "v" denied: specified trainingRuntime must be created before the TrainJob is created'
+def test_a_train_job_whose_runtime_is_not_visible_yet_is_retried(server, tmp_path, monkeypatch):
+    message = 'admission webhook "v" denied: specified trainingRuntime must be created before the TrainJob is created'
     kube, ask, denied = Kube(kind=BY_NAME["TrainJob"]), Kube._ask, []
 
     def asks(self, method: str, path: str, *given, **more):
         if method == "POST" and path.endswith("/trainjobs") and len(denied) < 2:
             denied.append(path)
-            body = json.dumps({"message": said})
+            body = json.dumps({"message": message})
             raise self._error_of(SimpleNamespace(status=403, body=body, reason=""))
         return ask(self, method, path, *given, **more)
 
@@ -304,12 +304,12 @@ def test_a_signal_deletes_it(server, tmp_path):
     assert (tmp_path / "asked").exists()
 
 
-def test_what_is_compiled_is_what_kubectl_is_told(tmp_path, capsys):
+def test_the_printed_kubectl_commands_match_the_compiled_objects(tmp_path, capsys):
     path = tmp_path / "out.yaml"
     assert main(["compile", *SOURCE, *TWO, "--output", str(path)]) == 0
     kinds = [each["kind"] for each in yaml.safe_load_all(path.read_text())]
     assert kinds == ["ConfigMap", "TrainingRuntime", "TrainJob"]
-    said = capsys.readouterr().out
+    stdout = capsys.readouterr().out
     for each in ("delete trainjobs digits", "delete configmaps", "delete trainingruntimes --selector"):
-        assert each in said
-    assert "logs --follow --tail=-1 --selector jobset.sigs.k8s.io/jobset-name=digits" in said
+        assert each in stdout
+    assert "logs --follow --tail=-1 --selector jobset.sigs.k8s.io/jobset-name=digits" in stdout

@@ -1,4 +1,4 @@
-"""Whole pipelines and trainings in TrainJobs and JobSets: pods with addresses of their own, that are killed."""
+"""Whole pipelines and trainings in TrainJobs and JobSets, whose pods have their own addresses and are killed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _declared(folder: Path, kind: str, distribution: str, model: str = "networks
 
 
 def _steps(folder: Path) -> list[int]:
-    """The steps that the chief has done, in order of time."""
+    """Returns the steps that the chief has reported, in order of time."""
     files = glob.glob(f"{folder}/work/*/artifacts/Trainer/**/logs/chief-0.*.progress.jsonl", recursive=True)
     heard = [each for path in files for each in ProgressReader(path).read() if each["event"] is Event.STEP]
     return [each["step"] for each in sorted(heard, key=lambda each: each["time"])]
@@ -93,12 +93,12 @@ def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind,
             return bool(ended)
 
         wait_until(has_ended, logs, 600, every=0.5)
-        # A pod that was started again has another address, and is found there.
+        # A restarted pod has another address and is found there.
         assert len({*cluster.addresses}) == len(cluster.started)
         pods = 2 if distribution == TWO_WORKERS else 4
         assert len(cluster.started) == pods if killed is None else len(cluster.started) > pods
     summary = json.loads(sorted(tmp_path.glob("work/digits-tfjob/logs/*/summary.json"))[-1].read_text())
-    # Asynchronous workers end the step that they are in.
+    # Asynchronous workers finish their current step.
     training = summary["training"]
     assert training["last_step"] - training["extra_steps"] == STEPS
     assert distribution == SERVERS or training["extra_steps"] == 0
@@ -106,17 +106,17 @@ def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind,
     assert (Path(summary["pushed"]) / "saved_model.pb").exists()
     if distribution == TWO_WORKERS:
         steps = _steps(tmp_path)
-        # It went on from a checkpoint, and no step is missing or too many.
+        # It resumed from a checkpoint, without missing or repeated steps.
         again = [after for before, after in itertools.pairwise(steps) if after < before]
         assert all(each % 50 == 0 and each >= 50 for each in again)
         assert max(steps) == STEPS
 
 
-def test_an_error_of_the_users_ends_it_and_is_not_tried_again(server, tmp_path):
+def test_a_users_error_ends_it_and_is_not_retried(server, tmp_path):
     project = write_project(tmp_path / "project", _declared(tmp_path, "JobSet", TWO_WORKERS, "networks_of_mine:broken"))
     file = tmp_path / "out.yaml"
-    told = ["compile", str(project / "mine.yaml"), "--target", "trainjob", "--output", str(file)]
-    assert main(told) == 0
+    arguments = ["compile", str(project / "mine.yaml"), "--target", "trainjob", "--output", str(file)]
+    assert main(arguments) == 0
     config_map, job = yaml.safe_load_all(file.read_text())
     argv = in_pods(config_map, job, tmp_path / "etc")
     kube = Kube(kind=BY_NAME["JobSet"])
@@ -124,13 +124,13 @@ def test_an_error_of_the_users_ends_it_and_is_not_tried_again(server, tmp_path):
         kube.create(job)
         wait_until(lambda: end_of(kube.read("digits-tfjob") or {})[0], "its end", 300, every=0.5)
         assert end_of(kube.read("digits-tfjob") or {})[0] == "Failed"
-        # The worker may have lost the chief before that had ended.
+        # The worker may have lost the chief before its end.
         assert cluster.started.count("digits-tfjob-node-0-0") == 1
     texts = [path.read_text() for path in (tmp_path / "pods").glob("*.log")]
     assert any("no such layer in my network" in text for text in texts)
 
 
-def test_run_trains_in_a_train_job_and_goes_on_where_a_worker_is_killed(server, tmp_path):
+def test_run_trains_in_a_train_job_and_resumes_after_a_killed_worker(server, tmp_path):
     text = _declared(tmp_path, "TrainJob", TWO_WORKERS).replace("{kind: TrainJob}", "{train: true}")
     braces = text.replace("{", "{{").replace("}", "}}")
     killed: Optional[int] = None
@@ -144,10 +144,10 @@ def test_run_trains_in_a_train_job_and_goes_on_where_a_worker_is_killed(server, 
         cluster.kill("node", killed)
         results = run.summary()
         assert len(cluster.started) == 4
-    assert run.process.returncode == 0, run.said
+    assert run.process.returncode == 0, run.stderr
     assert (results["training"]["first_step"], results["training"]["last_step"]) == (0, STEPS)
     assert results["training"]["restarts"] == 1
     assert "worker-0 was killed by SIGKILL" in results["restarts"][0]
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    assert "Traceback" not in run.said
+    assert "Traceback" not in run.stderr
     assert os.path.isdir(run.work)

@@ -12,15 +12,15 @@ NOWHERE = "nowhere"
 
 
 class PipelineService(FakeService):
-    """Keeps pipeline jobs as Vertex AI does; what they come to the test says.
+    """Keeps pipeline jobs as Vertex AI does; the test sets their states.
 
     Args:
-        states: What a job comes to, one an answer; the last stays. Of gRPC's codes, one is the answer's.
-        loses: How many answers to a creation do not arrive.
-        heard: Called with each question of how a job goes.
-        failing: The step that fails, where a job does.
-        details: What a job that has succeeded says of its steps; None is two of them that have made nothing.
-        tls: As of `FakeService`.
+        states: States of a job, one per response; the last one stays. A gRPC code is an error in place of one.
+        loses: The number of responses to a creation that are lost.
+        heard: Called with each request for a job's state.
+        failing: The step that fails if the job does.
+        details: A succeeded job's details of its steps; None is two steps without outputs.
+        tls: As in `FakeService`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PipelineService(FakeService):
         super().__init__("google.cloud.aiplatform.v1.PipelineService", methods, 2, tls)
 
     def client(self, region: str = NOWHERE, channel: Any = None) -> Any:
-        """Returns Google's own client of it, by way of a channel; None is one of its own."""
+        """Returns Google's own client, over a channel; None makes a new channel."""
         from google.cloud.aiplatform_v1 import PipelineServiceClient
         from google.cloud.aiplatform_v1.services.pipeline_service.transports import PipelineServiceGrpcTransport
 

@@ -1,4 +1,4 @@
-"""The Trainer as a custom job of Vertex AI: what is asked of the service, and what each replica makes of its place."""
+"""The Trainer as a custom job of Vertex AI: the request to the service, and each replica's role."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
     (step,) = {*job.labels} - {"team"}
     assert job.labels["team"] == "vision"
-    # Each try has the same, and no other step.
+    # Each try has the same replicas, and no other step has any.
     assert dict(job.labels) == plan.to_job("gs://bucket/step/custom_job", "gs://elsewhere")["labels"]
     assert job.labels[step] != plan.to_job("gs://bucket/other/custom_job", "gs://bucket/digits")["labels"][step]
 
@@ -57,7 +57,7 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
         ("{train: {strategy: parameter_server, workers: 1, ps: 1}}", ("chief", "ps")),
     ],
 )
-def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, roles):
+def test_there_is_no_empty_pool_and_each_replica_finds_its_role(distribution, roles):
     from tfx_estimator.components.trainer.cluster.tf_config import resolve
 
     plan = make_plan(load_job(f"trainer.distribution={distribution}", "deploy.vertex={}"))
@@ -65,7 +65,7 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, r
     counts = {role: pool["replica_count"] for role, pool in plan.pools.items()}
     addresses = [[f"host-{role}-{index}:2222" for index in range(count)] for role, count in counts.items()]
     for place, role in enumerate(roles):
-        # What Vertex AI calls the third pool is not what it is.
+        # Vertex AI's name of the third pool is not its role.
         environment = variables(addresses, place, 0)
         found = resolve({"TF_CONFIG": tf_config(environment, roles) or ""})
         if len(roles) == 1:
@@ -77,22 +77,22 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, r
         assert there == {role: count for role, count in counts.items() if role != "evaluator"}
 
 
-@pytest.mark.parametrize("said", ["standard", "spot", "flex_start"])
-def test_the_service_is_told_where_machines_come_from(said):
+@pytest.mark.parametrize("option", ["standard", "spot", "flex_start"])
+def test_the_request_names_the_scheduling_strategy(option):
     from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
 
-    machines = QUEUED if said == "flex_start" else MACHINES
-    plan = make_plan(load_job(CLUSTER, machines, f"deploy.vertex.scheduling={said}"))
+    machines = QUEUED if option == "flex_start" else MACHINES
+    plan = make_plan(load_job(CLUSTER, machines, f"deploy.vertex.scheduling={option}"))
     job = CustomJob(Plan.from_json(plan.to_json()).to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
-    wanted = Scheduling.Strategy.STRATEGY_UNSPECIFIED if said == "standard" else Scheduling.Strategy[said.upper()]
+    wanted = Scheduling.Strategy.STRATEGY_UNSPECIFIED if option == "standard" else Scheduling.Strategy[option.upper()]
     assert job.job_spec.scheduling.strategy == wanted
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
-    # That the service's own, a day, does not hold, is said: none is no limit.
-    assert ("max_wait_duration" in job.job_spec.scheduling) == (said == "flex_start")
+    # Set explicitly, as the service's default is a day: zero means no limit.
+    assert ("max_wait_duration" in job.job_spec.scheduling) == (option == "flex_start")
     assert not job.job_spec.scheduling.max_wait_duration
 
 
-def test_the_step_that_only_waits_has_no_machine_of_the_default():
+def test_the_waiting_step_does_not_get_the_default_machine():
     common = ("deploy.nodes.Trainer=null", "deploy.nodes.default={cpu: 16, accelerator: NVIDIA_TESLA_T4, retries: 3}")
     trains, waits = (load_job(*common, *more).deploy.step("Trainer") for more in ((), ("deploy.vertex={}",)))
     assert (trains.cpu, trains.accelerator, trains.retries) == (16, "NVIDIA_TESLA_T4", 3)

@@ -1,4 +1,4 @@
-"""A pipeline that is submitted to Vertex AI: over gRPC, to a server that keeps jobs as Vertex AI does."""
+"""Submitting a pipeline to Vertex AI over gRPC, to a server that behaves like it."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def service_of(server: PipelineService, digest: str = "0123456789") -> vertex.Ve
     )
 
 
-def test_the_job_is_what_was_compiled():
+def test_the_job_equals_the_compiled_file():
     with PipelineService([RUNNING]) as server:
         service = service_of(server)
         started = service.start(False)
         (job,) = server.jobs.values()
         service.close()
-    told = json.loads(COMPILED.read_text())
+    compiled = json.loads(COMPILED.read_text())
     assert started == (f"{PARENT}/pipelineJobs/digits-0123456789-1", True, "")
-    assert json_format.MessageToDict(type(job).pb(job).pipeline_spec) == told["pipelineSpec"]
-    assert job.runtime_config.gcs_output_directory == told["runtimeConfig"]["gcsOutputDirectory"]
-    assert dict(job.runtime_config.parameter_values) == told["runtimeConfig"]["parameterValues"]
-    assert dict(job.labels) == {**told["labels"], vertex.LABEL: "0123456789"}
+    assert json_format.MessageToDict(type(job).pb(job).pipeline_spec) == compiled["pipelineSpec"]
+    assert job.runtime_config.gcs_output_directory == compiled["runtimeConfig"]["gcsOutputDirectory"]
+    assert dict(job.runtime_config.parameter_values) == compiled["runtimeConfig"]["parameterValues"]
+    assert dict(job.labels) == {**compiled["labels"], vertex.LABEL: "0123456789"}
     assert job.service_account == ACCOUNT
 
 
@@ -68,11 +68,11 @@ def test_the_same_is_not_started_twice():
         server.states = [SUCCEEDED]
         assert service_of(server).start(False) == (first.job, False, "SUCCEEDED")
         assert server.created == 1
-        # Unless that is wanted; one that goes on is never started again.
+        # Unless requested; a running job is never started again.
         assert service_of(server).start(True).job == first.job.removesuffix("1") + "2"
         server.states = [RUNNING]
         assert not service_of(server).start(True).is_new
-        # One that failed is.
+        # A failed job is started again.
         server.states = [FAILED]
         assert service_of(server).start(False) == (first.job.removesuffix("1") + "3", True, "")
         # Another declaration is another job.
@@ -80,12 +80,12 @@ def test_the_same_is_not_started_twice():
         assert service_of(server, "9876543210").start(False).is_new
 
 
-def test_a_lost_answer_starts_no_second_job():
+def test_a_lost_response_starts_no_second_job():
     with PipelineService([RUNNING], loses=1) as server:
         service = service_of(server)
         started = follow.with_retries(lambda: service.start(False), lambda line, warns: None, 30)
         assert (started.is_new, server.created) == (False, 1)
-    # Two at once, of which neither has seen the other in the list.
+    # Two concurrent starts, neither of which sees the other in the list.
     with PipelineService([RUNNING]) as server:
         service = service_of(server)
         service._list = list
@@ -95,17 +95,17 @@ def test_a_lost_answer_starts_no_second_job():
 
 
 def test_it_is_followed_through_a_lost_connection():
-    said: list[tuple[str, bool]] = []
+    lines: list[tuple[str, bool]] = []
     with PipelineService([RUNNING, RUNNING, "UNAVAILABLE", "INTERNAL", RUNNING, SUCCEEDED]) as server:
         service = service_of(server)
-        status = follow.follow(service, service.start(False).job, lambda *each: said.append(each))
+        status = follow.follow(service, service.start(False).job, lambda *each: lines.append(each))
     assert (status.state, status.tasks) == ("SUCCEEDED", {"StatisticsGen": "SUCCEEDED", "Trainer": "SUCCEEDED"})
-    assert [line for line, warns in said if warns] == [
+    assert [line for line, warns in lines if warns] == [
         "the service does not answer: 503 the service says UNAVAILABLE; trying again",
         "the service answers again",
     ]
-    # What does not change is not said again.
-    shown = [line.split("  ")[1] for line, warns in said if not warns]
+    # Unchanged states are not repeated.
+    shown = [line.split("  ")[1] for line, warns in lines if not warns]
     assert shown == [
         "StatisticsGen: SUCCEEDED",
         "Trainer: RUNNING",
@@ -116,7 +116,7 @@ def test_it_is_followed_through_a_lost_connection():
 
 
 @pytest.mark.parametrize(("step", "kind"), [("Trainer", TrainingError), ("Transform", PipelineError)])
-def test_what_failed_is_told_in_its_own_words(step, kind):
+def test_a_failure_is_reported_with_its_own_message(step, kind):
     with PipelineService([RUNNING, FAILED], failing=step) as server:
         service = service_of(server)
         with pytest.raises(kind, match=f"(?s)FAILED: The DAG failed.*{step}: exit code 5: NaN loss") as caught:
@@ -124,7 +124,7 @@ def test_what_failed_is_told_in_its_own_words(step, kind):
     assert "pipelines/runs/digits-0123456789-1?project=example-project" in caught.value.todo
 
 
-def test_what_is_refused_is_not_tried_again():
+def test_a_refused_request_is_not_retried():
     with PipelineService(["PERMISSION_DENIED"]) as server:
         service = service_of(server)
         job = service.start(False).job
@@ -133,18 +133,18 @@ def test_what_is_refused_is_not_tried_again():
         server.states = ["NOT_FOUND"]
         with pytest.raises(PipelineError, match="404"):
             service.status(job)
-    # The server has gone.
+    # The server is gone.
     with pytest.raises(UnavailableError):
         service.status(job)
     with pytest.raises(PipelineError, match="has not answered for"):
         follow.with_retries(lambda: service.status(job), lambda line, warns: None, 0.05)
 
 
-def test_credentials_that_end_are_no_silence():
+def test_expired_credentials_are_not_retried_silently():
     error = RefreshError("invalid_grant: Token has been expired or revoked.")
-    # gRPC makes one of it that is worth another try.
-    told = ServiceUnavailable(f"Getting metadata from plugin failed with error: {error}")
-    for each in (error, told, ServiceUnavailable("later")):
+    # gRPC turns it into a retryable error.
+    unavailable = ServiceUnavailable(f"Getting metadata from plugin failed with error: {error}")
+    for each in (error, unavailable, ServiceUnavailable("later")):
         client = SimpleNamespace(get_pipeline_job=Mock(side_effect=each))
         service = vertex.Vertex(client, "example-project", "europe-west4")  # type: ignore[arg-type]
         with pytest.raises(UnavailableError if "later" in str(each) else PipelineError) as caught:
@@ -152,7 +152,7 @@ def test_credentials_that_end_are_no_silence():
         assert "later" in str(each) or "gcloud auth application-default login" in caught.value.todo
 
 
-def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer():
+def test_a_bug_of_this_project_is_not_taken_for_an_unreachable_service():
     with PipelineService([RUNNING]) as server:
         text = json.dumps({**json.loads(COMPILED.read_text()), "noSuchField": 1})
         service = vertex.Vertex(server.client(), "example-project", "europe-west4", text, "digits", "0123456789")
@@ -166,9 +166,9 @@ def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer():
 
 @pytest.fixture
 def submit(tmp_path, monkeypatch, capsys):
-    """Runs the verb against a server; returns the exit code, and what was said."""
+    """Runs the verb against a server; returns the exit code and the output."""
     monkeypatch.chdir(tmp_path)
-    # Compiling has tests of its own.
+    # Compiling has its own tests.
     from tfx_estimator.pipeline.runners import compiling
 
     compiled = compiling.Compiled(COMPILED.read_text(), (), "gs://example-bucket/pipelines/digits/modules", "")
@@ -177,8 +177,8 @@ def submit(tmp_path, monkeypatch, capsys):
     def submit(server: PipelineService | None, *arguments: str, whole: bool = True) -> tuple[int, str, str]:
         if server is not None:
             monkeypatch.setattr(vertex, "client_of", server.client)
-        told = ["digits", "--target", VERTEX, *words(*COMMON, *OF_TARGET[VERTEX])] if whole else []
-        code = main(["submit", *told, *arguments])
+        options = ["digits", "--target", VERTEX, *words(*COMMON, *OF_TARGET[VERTEX])] if whole else []
+        code = main(["submit", *options, *arguments])
         return code, *capsys.readouterr()
 
     return submit
@@ -199,7 +199,7 @@ def test_it_is_submitted_followed_and_found_again(submit):
         code, out, _ = submit(server, "--yes")
         assert (code, server.created) == (0, 1)
         assert "the same job exists, and is not started again" in out
-        # Once more from what was left.
+        # Again from the stored note.
         assert submit(server, "--attach", "submitted/digits", "--follow", "--yes", whole=False)[0] == 0
         assert "has ended already: SUCCEEDED" in submit(server, "--cancel", note["job"], whole=False)[1]
 
@@ -215,7 +215,7 @@ def test_it_is_cancelled(submit):
         assert (code, "ended with CANCELLED" in err) == (6, True)
 
 
-def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(submit):
+def test_another_account_is_another_job_and_the_former_one_stays_listed(submit):
     with PipelineService([RUNNING]) as server:
         assert submit(server, "--yes")[0] == 0
         first = json.loads(Path("submitted/digits/submission.json").read_text())["job"]
@@ -226,7 +226,7 @@ def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(subm
         assert f"if the former job {first} still runs: tfx-estimator submit --cancel {kept}" in out
         assert submit(server, "--cancel", kept, whole=False)[0] == 0
         assert server.cancelled == [first]
-        # The same once more is no former one.
+        # The same job again is no former one.
         server.states = [RUNNING]
         for _ in range(2):
             assert "of before" not in submit(server, "--yes", *another)[1]
@@ -234,32 +234,32 @@ def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(subm
         assert names == {"pipeline.json", Path(kept).name, "submission.json"}
 
 
-def test_a_service_that_was_long_asked_is_tried_again(monkeypatch):
-    said: list[str] = []
+def test_a_service_is_retried_even_after_a_slow_first_request(monkeypatch):
+    lines: list[str] = []
 
     def ask() -> str:
-        if not said:
+        if not lines:
             time.sleep(0.2)
             raise UnavailableError("cut")
         return "there"
 
-    # The first question alone has taken longer.
-    assert follow.with_retries(ask, lambda line, warns: said.append(line), 0.1) == "there"
-    assert said == ["the service does not answer: cut; trying again", "the service answers again"]
+    # The first request alone took longer than the deadline.
+    assert follow.with_retries(ask, lambda line, warns: lines.append(line), 0.1) == "there"
+    assert lines == ["the service does not answer: cut; trying again", "the service answers again"]
 
 
-def test_a_training_that_fails_is_the_exit_code_and_has_an_address_by_its_name_as_well(submit):
+def test_a_failed_training_sets_the_exit_code_and_shows_its_address(submit):
     with PipelineService([FAILED]) as server:
         code, _, err = submit(server, "--yes", "--follow")
         (job,) = server.jobs
-        named, _, told = submit(server, "--attach", job, whole=False)
+        named, _, stderr = submit(server, "--attach", job, whole=False)
     assert code == named == 5
     assert "Trainer: exit code 5: NaN loss" in err
     assert "Traceback" not in err
-    assert f"    address: {CONSOLE}" in told
+    assert f"    address: {CONSOLE}" in stderr
 
 
-def test_who_stops_watching_is_told_how_to_go_on(submit):
+def test_an_interrupted_watch_says_how_to_resume(submit):
     with PipelineService([RUNNING]) as server:
         server.heard = lambda: os.kill(os.getpid(), signal.SIGINT)
         code, _, err = submit(server, "--yes", "--follow")
@@ -268,7 +268,7 @@ def test_who_stops_watching_is_told_how_to_go_on(submit):
     assert "cancel it: tfx-estimator submit --cancel submitted/digits" in err
 
 
-def test_who_stops_while_it_is_started_is_told_that_it_may_go_on(submit, monkeypatch):
+def test_an_interrupted_start_says_that_the_job_may_run(submit, monkeypatch):
     with PipelineService([RUNNING]) as server:
 
         def interrupt() -> None:
@@ -278,32 +278,32 @@ def test_who_stops_while_it_is_started_is_told_that_it_may_go_on(submit, monkeyp
         server.creating = interrupt
         code, out, err = submit(server, "--yes")
         assert (code, server.created, "submitted projects" in out) == (130, 1, False)
-        told = "the same command, unchanged, finds it, and does not start it twice"
-        assert f"digits may have been started: {told}" in err
+        advice = "the same command, unchanged, finds it, and does not start it twice"
+        assert f"digits may have been started: {advice}" in err
         assert not os.path.exists("submitted/digits/submission.json")
         server.creating = lambda: None
         code, out, _ = submit(server, "--yes")
         assert (code, server.created) == (0, 1)
         assert "the same job exists, and is not started again" in out
-        # Likewise where it was started, and that could not be noted.
+        # Likewise if the started job could not be recorded.
         os.remove("submitted/digits/submission.json")
         os.mkdir("submitted/digits/submission.json")
         code, _, err = submit(server, "--yes")
         assert (code, server.created) == (1, 1)
-        assert f"was started, but not recorded: {told}" in err
+        assert f"was started, but not recorded: {advice}" in err
 
 
-def test_a_dry_run_asks_nobody(submit, monkeypatch):
+def test_a_dry_run_contacts_no_service(submit, monkeypatch):
     monkeypatch.setattr(vertex, "client_of", None)
     code, out, err = submit(None, "--dry-run")
     assert code == 0
     assert out.endswith("nothing was submitted: --dry-run\n")
-    # Before anybody agrees to it.
+    # Before any confirmation.
     assert "note: deploy.image: steps have accelerators" in err
     assert not os.path.exists("submitted")
 
 
-def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
+def test_without_a_terminal_the_confirmation_is_an_option(submit, monkeypatch):
     with PipelineService([RUNNING]) as server:
         code, out, err = submit(server)
         assert (code, out, "stdin is not a terminal" in err) == (2, "", True)
@@ -315,7 +315,7 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--attach", "nowhere"], "no submitted job: No such file"),
         (["--cancel", "digits.yaml"], "no submitted job"),
@@ -330,12 +330,12 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["digits", "--target", "tfjob", "--yes", "--experiment", "b"], "has no --experiment"),
     ],
 )
-def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
+def test_a_wrong_command_is_reported(submit, arguments, message):
     code, _, err = submit(None, *arguments, whole=False)
-    assert (code, said in err) == (2, True), err
+    assert (code, message in err) == (2, True), err
 
 
-def test_bad_credentials_are_told(monkeypatch, tmp_path):
+def test_bad_credentials_are_reported(monkeypatch, tmp_path):
     path = tmp_path / "key.json"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     for text in (None, "{", '{"type": "service_account"}'):

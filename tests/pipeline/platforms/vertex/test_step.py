@@ -1,4 +1,4 @@
-"""The step that creates a custom job of Vertex AI, follows it, and takes over what it comes to."""
+"""The step that creates a custom job of Vertex AI, follows it, and publishes its results."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def launch(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path) -> str:
-    """What the step tells, and is told, lies there."""
+    """The folder for messages to and from the step."""
     return str(tmp_path / "custom_job")
 
 
-def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(launch, folder):
-    # The service may be gone for a while.
+def test_the_step_creates_the_job_follows_it_and_publishes_the_measurements(launch, folder):
+    # The service may be unavailable for a while.
     with Server(["JOB_STATE_PENDING", "UNAVAILABLE", "JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
 
         def measure() -> None:
@@ -65,19 +65,19 @@ def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(la
     assert isinstance(made["model"][0], standard_artifacts.Model)
 
 
-def test_a_job_that_failed_is_told_in_the_services_words(launch):
+def test_a_failed_job_is_reported_with_the_services_message(launch):
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]) as server:
         with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
             launch(server)
         (request,) = server.created
         assert request.parent == PARENT
-        # Another try makes another job.
+        # Another try creates another job.
         with pytest.raises(TrainingError):
             launch(server)
         assert len(server.created) == 2
 
 
-def test_another_job_follows_on_one_that_lost_a_replica(launch, folder):
+def test_a_job_that_lost_a_replica_is_followed_by_another(launch, folder):
     def lose() -> None:
         with contextlib.suppress(StoppedError), call.reported(folder, "chief-0"):
             raise StoppedError("it was ended, as a worker has gone")
@@ -101,7 +101,7 @@ def test_another_job_follows_on_one_that_lost_a_replica(launch, folder):
     assert len(server.created) == 1 + load_job().trainer.distribution.max_restarts
 
 
-def test_a_replicas_own_error_is_the_steps(launch, folder):
+def test_a_replicas_error_becomes_the_steps(launch, folder):
     def fail() -> None:
         lost = TrainingError("the chief has gone")
         lost.retryable = True
@@ -117,7 +117,7 @@ def test_a_replicas_own_error_is_the_steps(launch, folder):
     assert ended.value.todo.startswith("mend it; it is the error of a replica of the custom job")
 
 
-def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, folder):
+def test_a_retried_step_follows_the_running_job(launch, folder):
     os.mkdir(folder)
     call.write_job(folder, f"{PARENT}/customJobs/7")
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
@@ -130,7 +130,7 @@ def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, folder)
 
 
 @pytest.mark.parametrize("noted", [["JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"], ["UNAVAILABLE", "NOT_FOUND"]])
-def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch, folder, noted):
+def test_a_cancelled_or_removed_job_is_awaited_and_recreated(launch, folder, noted):
     os.mkdir(folder)
     call.write_job(folder, f"{PARENT}/customJobs/7")
     with Server([*noted, "JOB_STATE_FAILED"]) as server, pytest.raises(TrainingError, match="JOB_STATE_FAILED"):
@@ -138,17 +138,17 @@ def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch,
     assert len(server.created) == 1
 
 
-def test_a_service_that_refuses_is_not_asked_again(launch):
+def test_a_service_that_refuses_is_not_retried(launch):
     with Server(["PERMISSION_DENIED"]) as server, pytest.raises(TrainingError, match="Vertex AI refuses: 403 no"):
         launch(server)
 
 
-def test_a_job_whose_creation_was_not_answered_is_found(launch, folder):
+def test_a_job_whose_creation_response_was_lost_is_found(launch, folder):
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"], loses=True) as server:
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
             launch(server)
         assert len(server.created) == 1
-        # Of a step that was killed before it could note the job.
+        # From a step that was killed before it recorded the job.
         os.remove(f"{folder}/job.json")
         server.states = ["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]
         call.write_measured(folder, {"model_run": [measured()]})
@@ -156,7 +156,7 @@ def test_a_job_whose_creation_was_not_answered_is_found(launch, folder):
         assert len(server.created) == 1
 
 
-def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, folder, monkeypatch):
+def test_a_job_that_cannot_be_created_now_is_created_later(launch, folder, monkeypatch):
     busy = ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL"]
     with Server(["JOB_STATE_FAILED"], busy=busy) as server:
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
@@ -171,7 +171,7 @@ def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, folder, 
     assert "quotas" in caught.value.expected
 
 
-def test_a_step_that_is_ended_cancels_its_job(launch):
+def test_a_terminated_step_cancels_its_job(launch):
     sent: list[int] = []
 
     def terminate() -> None:

@@ -1,4 +1,4 @@
-"""The part of Vertex AI that runs custom jobs, on this machine."""
+"""A local fake of the part of Vertex AI that runs custom jobs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def measured() -> Any:
 
 
 class Server(FakeService):
-    """The part of Vertex AI's own protocol that is used, on a port of this machine.
+    """The used part of Vertex AI's protocol, on a local port.
 
     Args:
-        states: What the job comes to, one an answer; the last stays.
-        loses: Does the answer to its creation not arrive.
-        heard: Called with each question of how the job goes.
-        busy: By which codes the first requests to create it are refused.
+        states: States of the job, one per response; the last one stays.
+        loses: Whether the response to its creation is lost.
+        heard: Called with each request for the job's state.
+        busy: The codes with which the first creation requests are refused.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Server(FakeService):
 
 
 def hears(server: Server, *then: Any) -> None:
-    """Has each creation of a job, in turn, do something; the last of them all others."""
+    """Sets the actions of successive job creations; the last one applies to all further ones."""
 
     def append(created: list[Any], request: Any) -> None:
         list.append(created, request)
