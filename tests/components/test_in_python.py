@@ -73,7 +73,7 @@ def test_an_invalid_length_is_refused(component, name):
             train(component, **{name: given})
         assert str(refused.value).startswith(f"{component.__name__}({name}=…)")
         assert message in str(refused.value)
-        assert f"say {name}=trainer_pb2.{kind.__name__}(num_steps=…)" in refused.value.todo
+        assert f"write {name}=trainer_pb2.{kind.__name__}(num_steps=…)" in refused.value.todo
     for given in ({"num_steps": 10}, kind(num_steps=10)):
         assert '"num_steps": 10' in train(component, **{name: given})[name]
 

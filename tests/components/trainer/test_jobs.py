@@ -70,7 +70,7 @@ def test_options_that_a_late_found_run_fn_handles_itself_are_refused(tmp_path, d
     module = tmp_path / "user_module.py"
     module.write_text("from mylib import *\n")
     settings = Settings(declaration=declaration(module_file=str(module), **{key: value}))
-    with pytest.raises(DeclarationError, match=rf"trainer\.{key}: a run_fn .* by itself"):
+    with pytest.raises(DeclarationError, match=rf"trainer\.{key}: a run_fn "):
         make_job({}, {}, {"module_file": str(module)}, settings, str(tmp_path / "training"))
 
 
