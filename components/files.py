@@ -1,4 +1,4 @@
-"""Atomic writes and moves of files and folders with artifacts, on this machine or in an object store.
+"""Writes files atomically, and moves folders with artifacts, on this machine or in an object store.
 
 An object store writes files atomically; but a folder is only a prefix of names, and cannot be moved in one step.
 """

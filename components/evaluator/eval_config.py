@@ -77,7 +77,7 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
     specs[0].metrics.extend(first.values())
     return tfma.EvalConfig(
         model_specs=[
-            # Our Evaluator chooses an empty prediction_key.
+            # Empty: our Evaluator chooses the key.
             tfma.ModelSpec(
                 signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key or ""
             )

@@ -52,7 +52,7 @@ def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
     if _OF_OTHER_LABELS.match(metric.class_name):
         raise ValueError("it reads one-hot labels, or labels as scores: those of a classifier here are numbers")
     if _OF_ALL.match(metric.class_name) and (spec.HasField("binarize") or spec.HasField("aggregate")):
-        raise ValueError("it covers all classes at once, without binarize, top_k or aggregate")
+        raise ValueError("it covers all classes at once: remove binarize, top_k and aggregate")
     if metric.class_name.startswith("AUC") and isinstance(thresholds, list) and thresholds != sorted({*thresholds}):
         raise ValueError("its thresholds are not in ascending order, so its area would be wrong")
 

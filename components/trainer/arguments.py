@@ -180,7 +180,7 @@ def _check_distributed(distribution: Distribution, contract: Contract, component
     if contract.has_both:
         raise DeclarationError(
             f"{argument.call}: {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
-            expected="one named function: the strategies of a distribution are for a trainer_fn",
+            expected="the argument trainer_fn or run_fn: the strategies of a distribution are for a trainer_fn",
             todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
         )
     case = Case.of_distribution(distribution)

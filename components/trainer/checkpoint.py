@@ -38,7 +38,7 @@ def damage(path: str) -> Optional[str]:
     try:
         return _damage(path)
     except TrainingError as error:
-        # A failing disk reads other checkpoints; an unavailable store reads none.
+        # On a failing disk other checkpoints can be read; in an unavailable store none can.
         if _disk_error(error) is None or not _another_is_readable(path):
             raise
     try:

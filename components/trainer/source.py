@@ -10,7 +10,9 @@ from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
 _HERE = "tfx_estimator.components.trainer"
 
+# They choose the exported checkpoint, and end training.
 _BEST = ("best.decision", "best.keeper")
+# It changes the declaration before training.
 _SETTLING = ("settling",)
 _OF_ESTIMATOR = (
     *_BEST,

@@ -186,5 +186,5 @@ def lines(results: Sequence[Result], section: TuneSection, best: Result) -> list
 def _remark(each: Result, best: Result) -> str:
     if each.status == FAILED:
         return f"failed: {each.reason.splitlines()[0]}"
-    remarks = [*(["best"] if each is best else []), *([f"continues {each.parent}"] if each.parent else [])]
+    remarks = [*(["best"] if each is best else []), *([f"continues trial {each.parent}"] if each.parent else [])]
     return ", ".join(remarks)

@@ -47,7 +47,7 @@ class Draws:
         return tf.cast(_shifted(_shifted(self._next(), 32) * _constant(count), 32), tf.int32)
 
     def uniform(self, low: float, high: float) -> tf.Tensor:
-        """Returns uniform numbers in [low, high); float32 [batch]."""
+        """Returns uniform numbers from `low` to `high`; float32 [batch]."""
         return low + (high - low) * _fraction(self._next())
 
     def normal(self, count: int) -> tf.Tensor:

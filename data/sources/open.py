@@ -41,7 +41,7 @@ def open_source(section: DataSection) -> ImageSource:
         raise DataError(
             f"the data set {place} cannot be accessed: {error.message}",
             expected="an existing folder or bucket that this account may read",
-            todo="check its address and permissions, and `gcloud auth application-default login`; then try again",
+            todo="check its address and permissions, run `gcloud auth application-default login`, and try again",
         ) from error
 
 

@@ -34,7 +34,7 @@ def compress(gradient: Any, kind: str) -> Any:
 
     Returns:
         The tensor to sum over the replicas; the gradient itself if there is one replica. With fp16 an infinite entry
-        becomes the largest finite one; NaN stays.
+        becomes the limit; NaN stays.
     """
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if kind == NONE or replicas == 1 or not isinstance(gradient, tf.Tensor) or gradient.dtype.size <= 2:

@@ -117,7 +117,7 @@ class _Training:
         alone = not context.distribution.train.asynchronous
         hooks = [*given.hooks, ObserverHook(observers, alone, _in_step(context))]
         if profiler:
-            # Without `alone`: each asynchronous worker profiles by its own count of steps.
+            # `alone` stays True: each asynchronous worker profiles by its own count of steps.
             hooks.append(ObserverHook(profilers))
         # In a cluster a checkpoint's step may come from another task, and TensorFlow may call no listener.
         own = [] if context.task.in_cluster else [ObserverListener([*observers, *profilers])]

@@ -26,7 +26,7 @@ class Event(str, enum.Enum):
     """A task's report: its time, and the fields below."""
 
     STARTED = "started"  # pid; the strategy exists: the cluster is complete
-    RUNNING = "running"  # a run_fn, which reports no progress
+    RUNNING = "running"  # the user's code (a run_fn, the replica check), which reports no progress
     SCALED = "scaled"  # text: the learning rate, scaled with the number of replicas
     WARMED = "warmed"  # text: the initial weights
     STAGED = "staged"  # text: how long the stages of a pipeline wait for each other
@@ -58,7 +58,7 @@ STARTING = (None, Event.STARTED)
 
 
 def stage_after(stage: Optional[Event], event: Event) -> Event:
-    """Returns a task's stage: its last event, but a run_fn stays RUNNING after a notice."""
+    """Returns a task's stage: its last event, but a RUNNING task stays RUNNING after a notice."""
     return stage if stage is Event.RUNNING and event is Event.NOTICED else event
 
 

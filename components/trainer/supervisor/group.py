@@ -19,7 +19,8 @@ _CAUSE_SECONDS = 5.0
 _END_SECONDS = 45.0
 # If no task makes progress, one without a heartbeat for this long is to blame.
 _SILENT_SECONDS = 5.0
-# A task that reports no events is working while it uses a tenth of a core, on average over a tenth of stall_timeout.
+# A RUNNING task reports no progress, and is working while it uses a tenth of a core, on average over a tenth of
+# stall_timeout.
 # A blocked task uses far less for its heartbeat and TensorFlow's; one that computes, or feeds a device, uses more.
 _LEAST_CORES, _SAMPLES = 0.1, 10
 # Without output, such a task counts as working for at most this many times stall_timeout: a busy wait (in NCCL, or a
@@ -72,7 +73,7 @@ class Group:
         self._stall_timeout = stall_timeout
         self._on_event = on_event
         self._members: dict[str, _Member] = {}
-        self._last_progress = time.monotonic()
+        self._trainers_progress = time.monotonic()
         self._chief_ended: Optional[float] = None
         self._suspect: Optional[tuple[float, Failure]] = None
 
@@ -98,7 +99,7 @@ class Group:
         old.kill()
         task_spec = dataclasses.replace(old.task_spec, attempt=attempt)
         self._members[name] = _Member(self._start(task_spec), last_progress=time.monotonic())
-        self._last_progress = time.monotonic()
+        self._trainers_progress = time.monotonic()
         self._suspect = None
 
     def has_started(self, name: str) -> bool:
@@ -170,13 +171,13 @@ class Group:
             member.stage = stage_after(member.stage, event["event"])
             if event["event"].is_progress:
                 member.last_progress = member.last_output = now
-                self._last_progress = now if member.process.task_spec.trains else self._last_progress
+                self._trainers_progress = now if member.process.task_spec.trains else self._trainers_progress
             self._on_event(member.process.task_spec, event)
         step = member.process.step()
         if step != member.step:
             # A lower step counts, too: a restarted parameter server restores the last checkpoint.
             member.step, member.last_progress = step, now
-            self._last_progress = now
+            self._trainers_progress = now
         size = member.process.log_size()
         # A run_fn reports no progress. A growing log counts as progress, and so does CPU use for a while.
         if member.stage is Event.RUNNING:
@@ -184,7 +185,7 @@ class Group:
             # One stall_timeout less, because the last CPU use counts as progress for one more.
             may_be_quiet = now - member.last_output < (_MAX_QUIET_TIMEOUTS - 1) * self._stall_timeout
             if (self._computes(member, now) and may_be_quiet) or member.last_output == now:
-                member.last_progress = self._last_progress = now
+                member.last_progress = self._trainers_progress = now
             member.idle = min(member.silent, now - member.computed)
         member.log_size = size
 
@@ -261,11 +262,11 @@ class Group:
             blamed = max(silent, key=lambda each: (self._serves(each), each.idle))
             return failure.stalled(blamed.process, blamed.idle, self._stall_timeout, "stall_timeout")
         trainers = [member for member in working if self._reports_steps(member)]
-        if trainers and self._chief_ended is None and now - self._last_progress > self._stall_timeout:
+        if trainers and self._chief_ended is None and now - self._trainers_progress > self._stall_timeout:
             # They may be waiting for a task that serves them, and such tasks report no steps.
             serving = [member for member in silent if self._serves(member)]
             blamed = max([*trainers, *serving], key=lambda each: each.idle)
-            return failure.stalled(blamed.process, now - self._last_progress, self._stall_timeout, "stall_timeout")
+            return failure.stalled(blamed.process, now - self._trainers_progress, self._stall_timeout, "stall_timeout")
         for member in running:
             since = max(member.last_progress, self._chief_ended or 0.0)
             if self._works_alone(member) and now - since > self._stall_timeout:

@@ -1,6 +1,6 @@
 """Messages between tasks of an external cluster, exchanged through the shared training folder, perhaps in a store.
 
-The chief writes the step to stop at. The evaluator writes a heartbeat for the chief, which waits for its model: an
+The chief writes the step to stop at. The evaluator writes a progress mark for the chief, which waits for its model: an
 evaluation may be long, and writes nothing else before its end.
 """
 
@@ -19,12 +19,12 @@ from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.components.trainer.protocol.events import request_stop
 
 _STOP, _BEAT = "stop.json", "evaluator.json"
-# The heartbeat's interval: fixed, or shorter for a short timeout.
+# The mark's interval: fixed, or shorter for a short timeout.
 _EVERY_SECONDS, _PER_TIMEOUT = 30.0, 10
 
 
 class EvaluatorBeat:
-    """The evaluator's heartbeat: a file next to the checkpoints, rewritten while the evaluator makes progress.
+    """The evaluator's progress mark: a file next to the checkpoints, rewritten while the evaluator makes progress.
 
     Args:
         timeout: Seconds without progress after which the chief gives up.
@@ -37,7 +37,7 @@ class EvaluatorBeat:
         self._written, self._at = 0.0, -self._every
 
     def write(self, last_progress: float) -> None:
-        """Writes the heartbeat if there was progress since the last one."""
+        """Writes the mark if there was progress since the last one."""
         now = time.monotonic()
         if last_progress <= self._written or now - self._at < self._every:
             return
@@ -49,12 +49,12 @@ class EvaluatorBeat:
 
 
 def read(training_dir: str) -> Any:
-    """Returns the evaluator's last heartbeat, if any."""
+    """Returns the evaluator's last progress mark, if any."""
     return read_json(os.path.join(training_dir, _BEAT))
 
 
 def remove(training_dir: str) -> None:
-    """Removes the evaluator's heartbeat."""
+    """Removes the evaluator's progress mark."""
     with contextlib.suppress(Exception):  # an unavailable store
         if fileio.exists(path := os.path.join(training_dir, _BEAT)):
             fileio.remove(path)

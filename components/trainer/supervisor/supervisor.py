@@ -256,7 +256,7 @@ class Supervisor:
             if signals.received:
                 raise stopped(signals.received, "training is done, and the evaluator had not exported yet")
             if time.monotonic() > deadline:
-                # The last evaluation may take longer, as long as the evaluator's heartbeat continues.
+                # The last evaluation may take longer, as long as the evaluator's progress mark changes.
                 before, beat = beat, stored.read(self._job.training_dir)
                 if beat == before:
                     raise ExportError(

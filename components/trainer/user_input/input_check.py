@@ -100,7 +100,7 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
             f"`{scalars[0]}` is a scalar in each element of the data set that {owner}.input_fn returns, and "
             "trainer.distribution declares a strategy: the data set is not batched, or the scalar is of no example",
             expected="batches: tensors with a first dimension",
-            todo="end the input_fn with dataset.batch(N); pass a value that belongs to no example in params",
+            todo="end the input_fn with dataset.batch(N); pass what belongs to no example through `params`",
         )
     return reading
 

@@ -90,7 +90,7 @@ def _own_order(pipeline: int) -> Iterator[None]:
 
 
 def _reader(tensors: Any, make: Callable[[], Any]) -> Callable[[], Any]:
-    """Makes a function that a strategy takes in place of a data set: it calls it for each device's tensors."""
+    """Returns a function in place of a data set; a strategy calls it once for each device, to get its tensors."""
     made = [tensors]
     return lambda: made.pop() if made else make()
 
