@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="value of a runtime parameter; those of paths are in DIR by default; may be given several times",
+        help="value of a runtime parameter; the pipeline's own folders are in DIR; may be given several times",
     )
     parser.add_argument("--no-cache", action="store_true", help="execute all steps, also those that are cached")
     parser.add_argument(

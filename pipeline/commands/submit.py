@@ -179,7 +179,7 @@ def _submit(args: argparse.Namespace) -> int:
             say(f"the same job exists, and is not started again: {one_line(started.job)}: {started.state}")
         say(f"    address: {one_line(note.address)}")
         if former:
-            say(f"    if the former job {one_line(former[0])} still runs: {_command('--cancel', former[1])}")
+            say(f"    if the former job {one_line(former[0])} still runs, cancel it: {_command('--cancel', former[1])}")
         if not args.follow:
             say(f"    follow it: {_command('--attach', folder)}")
             say(f"    cancel it: {_command('--cancel', folder)}")

@@ -51,7 +51,7 @@ class DataSection(Section):
         "folder: a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class; or a CSV or Parquet "
         "file of paths and labels",
     )
-    version: Optional[str] = Field(None, "TFDS version; null is the newest")
+    version: Optional[str] = Field(None, "TFDS version; null is the newest prepared one, else the newest")
     data_dir: Optional[str] = Field(None, "TFDS data_dir; null is TFDS's default")
     download: bool = Field(True, "let TFDS download and prepare data sets that data_dir lacks")
     splits: Splits = inner()

@@ -68,7 +68,7 @@ class Declaration(Section):
         more = ", and more where there are several GPUs" if train.distributes and not train.devices.indices else ""
         # Dotted path; whether it is derived; the derived value.
         table = (
-            ("data.version", self.data.version is None, "the newest"),
+            ("data.version", self.data.version is None, "the newest prepared one, else the newest"),
             ("data.shards", self.data.shards is None, f"{self.shards}, at most one for each example"),
             ("transform.preprocessing_fn", self.transform == TransformSection(), "standardize"),
             ("trainer.train_steps", not known, "from train_epochs, once the examples are counted"),

@@ -73,7 +73,7 @@ class Strategy(Section):
         "reduction_to_one_device",
         "how `mirrored` all-reduces gradients",
     )
-    num_packs: Optional[int] = number(None, 0, 1000, "num_packs of `hierarchical_copy` and `nccl`")
+    num_packs: Optional[int] = number(None, 0, 1000, "num_packs of `hierarchical_copy`, `nccl`; null is TensorFlow's")
 
     @property
     def traits(self) -> StrategyTraits:
@@ -98,10 +98,10 @@ class Strategy(Section):
 class VariablePartitioner(Section):
     """How variables are sharded over several parameter servers: exactly one of the first three."""
 
-    min_bytes: Optional[int] = number(None, 1, 2**40, "min_shard_bytes of MinSizePartitioner")
-    max_bytes: Optional[int] = number(None, 1, 2**40, "max_shard_bytes of MaxSizePartitioner")
+    min_bytes: Optional[int] = number(None, 1, 2**40, "smallest shard in bytes (MinSizePartitioner)")
+    max_bytes: Optional[int] = number(None, 1, 2**40, "largest shard in bytes (MaxSizePartitioner)")
     fixed_shards: Optional[int] = number(None, 1, 1024, "shards of each variable (FixedShardsPartitioner)")
-    max_shards: Optional[int] = number(None, 1, 1024, "maximum shards; null is one per server (max_bytes: any)")
+    max_shards: Optional[int] = number(None, 1, 1024, "maximum shards; null is one per server, no limit with max_bytes")
 
 
 class TrainStrategy(Strategy):

@@ -231,7 +231,7 @@ class Draft:
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
         for path, value, what in find_unresolved(self.values):
-            key, expected = ".".join(path), "no shell variable"
+            key, expected = ".".join(path), "no shell variable or user name"
             todo = "write ${NAME}, or the value itself"
             self.problems.append(Problem(key, what, expected, todo, self.where(path), value))
         bases = {path: line.part.folder for path, line in self.text.lines.items() if not self._override_of(path)}

@@ -85,8 +85,8 @@ class Optimizer(Section):
     warmup_steps: int = number(0, 0, MAX_STEPS, "linear warm-up, in steps")
     scaling: Literal["none", "linear", "sqrt"] = Field(
         "none",
-        "multiplies every learning rate by the number of replicas in sync, or by its square root; the warm-up "
-        "begins at the rate of one replica",
+        "multiplies every learning rate by the number of replicas in sync, or by its square root; with several "
+        "replicas the warm-up begins at the rate of one",
     )
     decay_steps: Optional[int] = number(
         None, 1, MAX_STEPS, f"{_describe('decay_steps')}; null, if not required, is all steps after the warm-up"

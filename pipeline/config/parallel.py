@@ -54,7 +54,9 @@ class PipelineParallel(Section):
         "[[conv1], [dense1]], where other layers join the one before them",
     )
     microbatches: int = number(..., 1, 1000, "microbatches per batch")
-    devices: tuple[_Device, ...] = Field((), "one per stage; by default GPUs or else logical CPUs", operational=True)
+    devices: tuple[_Device, ...] = Field(
+        (), "one per stage; by default GPUs, if there are enough, else logical CPUs", operational=True
+    )
 
     @property
     def stage_count(self) -> int:

@@ -45,10 +45,13 @@ def reject_store(address: str) -> str:
 
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """Yields paths with a shell variable, as `$HOME/data`: where, the text, and why."""
+    """Yields paths with unexpanded variables or users, as `$HOME/data`, `~nobody/data`: where, the text, and why."""
     places = {_ROOT, *(path for path, _ in _sections(values))}
-    what = "environment variables are expanded only in braces"
-    yield from ((path, text, what) for path, text in texts(values) if path in places and _VARIABLE.search(text))
+    for path, text in texts(values):
+        if path in places and _VARIABLE.search(text):
+            yield path, text, "environment variables are expanded only in braces"
+        elif path in places and os.path.expanduser(text).startswith("~"):
+            yield path, text, f"there is no user {text[1:].partition(os.sep)[0]!r}"
 
 
 def reject_address(path: str, option: str) -> None:
@@ -136,8 +139,9 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
         return
     reject_address(workdir, option)
     path = os.path.normpath(os.path.join(os.getcwd(), workdir))
-    if not workdir:
-        _refuse(option, workdir, "it names no folder")
+    if not workdir or workdir.startswith("~"):
+        what = f"there is no user {workdir[1:].partition(os.sep)[0]!r}" if workdir else "it names no folder"
+        _refuse(option, workdir, what)
     if found := [character for character in _GLOB_CHARACTERS if character in path]:
         what = f"the path {one_line(path)} holds `{found[0]}`, a wildcard where TFX looks for its files"
         _refuse(option, workdir, what, f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}")

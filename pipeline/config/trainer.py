@@ -96,7 +96,7 @@ class TrainerSection(Section):
         **IN_STEPS,
     )
     log_every_steps: Optional[int] = number(
-        None, 1, MAX_STEPS, "steps between points in TensorBoard; null is a fiftieth, at most 100", operational=True
+        None, 1, MAX_STEPS, "steps between points in TensorBoard; null: a 50th of all, at most 100", operational=True
     )
     steps_per_execution: int = number(20, 1, 10_000, "most steps per TensorFlow call on Keras paths", operational=True)
     intra_op_threads: Optional[int] = number(None, 1, 1024, "former name of threads.intra_op", operational=True)

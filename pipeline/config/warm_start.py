@@ -23,7 +23,7 @@ class WarmStart(Section):
     """Weights of another training. Exactly one of `checkpoint` and `model`."""
 
     checkpoint: Optional[str] = Field(None, "a checkpoint's path without .index, or a folder, for its latest")
-    model: Optional[str] = Field(None, "a SavedModel, a run's model, or a folder of pushed models")
+    model: Optional[str] = Field(None, "a SavedModel, a run's model, or a folder of pushed models, for its newest")
     exclude: tuple[str, ...] = Field((), "variables to initialize anew, by patterns of their names: ['logits/*']")
     resume: bool = Field(False, "resume at the checkpoint's step, with the optimizer's slots")
 

@@ -1,7 +1,7 @@
 """Checks that a cluster of two processes trains here: for some steps, up to the exported model.
 
 The training runs in a subprocess: `python -m tfx_estimator.pipeline.doctor.training FOLDER PARENT`. The module's top
-imports only the standard library.
+imports nothing that takes long.
 """
 
 from __future__ import annotations

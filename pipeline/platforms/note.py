@@ -65,7 +65,7 @@ def leave_note(folder: str, note: Note) -> Optional[tuple[str, str]]:
     with writing(file := os.path.join(folder, FILE)):
         with contextlib.suppress(DeclarationError):
             former = find_note(file)
-            # A former training job of this name was replaced; only its address and uid differ.
+            # A namespace has one training job of a name: the former one was replaced, only address and uid differ.
             if dataclasses.replace(former, address=note.address, uid=note.uid) != note:
                 kept = former.job, os.path.join(folder, f"submission-{former.job.rpartition('/')[2]}.json")
                 os.rename(file, kept[1])

@@ -36,7 +36,7 @@ class Needs:
     Args:
         missing: Unconditional imports that are not found.
         unknown: The same, if one of the modules uses other places, for example by changing `sys.path`.
-        installed: Top-level modules of installed packages, imported outside of `try` and `if`.
+        installed: Top-level modules of installed packages, imported outside of `try`, `with` and `if`.
     """
 
     missing: tuple[Need, ...] = ()

@@ -19,7 +19,7 @@ from typing import Optional
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.files import write_whole
 
-# The Trainer's note of its training folder; removed when that is published.
+# The Trainer's note of its training folder; empty once that is published.
 TRAINING_FOLDER = "training_folder"
 # Inherited by all processes of a run.
 _VARIABLE = "TFX_ESTIMATOR_TEMPORARY"

@@ -152,7 +152,7 @@ class _OfTpus(ModuleType):
 
         def gone(*args: Any, **kwargs: Any) -> Any:
             raise PipelineError(
-                f"TensorFlow has no longer {where}.{name}, which TPUEstimator needs for a TPU",
+                f"TensorFlow no longer has {where}.{name}, which TPUEstimator needs for a TPU",
                 expected="TPUEstimator(use_tpu=False), or another way to train on a TPU",
                 todo="train with tf.distribute.TPUStrategy and Keras (trainer.path: keras)",
             )

@@ -14,7 +14,7 @@ class Replica(Section):
     """Resources of each pod of one role; defaults are those of `deploy.nodes.Trainer`."""
 
     cpu: Optional[float] = number(None, 0.001, 1024, "CPUs; null is nodes.Trainer's, or else the cluster's own")
-    memory_gb: Optional[float] = number(None, 0.001, 16384, "memory in 10^9 bytes; null as of cpu")
+    memory_gb: Optional[float] = number(None, 0.001, 16384, "memory in 10^9 bytes; null like cpu's")
     accelerator: Optional[str] = Field(
         default=None,
         description="for example nvidia.com/gpu; null is nodes.Trainer's for chief and workers",

@@ -94,7 +94,7 @@ class Watching:
             self._waits[kind] = min(2 * self._waits[kind], _LONGEST_WAIT)
 
     def _follow(self, kind: str, ask: Callable[..., Object]) -> None:
-        """Watches until the server has no longer the version, or is lost."""
+        """Watches until the server no longer has the version, or is lost."""
         while not self._over.is_set():
             began = time.monotonic()
             for event, found in self._kube.watch(ask, self._versions[kind]):

@@ -186,7 +186,7 @@ class LocalService:
 
     def _network(self) -> tuple[int, ...]:
         if not self._isolated:
-            logger.warning("the ports of the job's replicas are open to everyone who reaches this machine: remote data")
+            logger.warning("the data are remote: the ports of the replicas are open to all who reach this machine")
             return ()
         try:
             return self._stack.enter_context(PrivateNetwork()).fds

@@ -80,6 +80,7 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
     [
         ("s3://bucket/x.csv", "TensorFlow reads and writes by default"),
         ("$HOME/x", "environment variables are expanded only in braces"),
+        ("~nosuchuser/x", "there is no user 'nosuchuser'"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_refused(refuse, good, key, value, reason):
