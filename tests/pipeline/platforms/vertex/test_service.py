@@ -223,7 +223,7 @@ def test_another_account_is_another_job_and_the_former_one_stays_listed(submit):
         code, out, _ = submit(server, "--yes", *another)
         assert (code, server.created) == (0, 2)
         kept = f"submitted/digits/submission-{first.rpartition('/')[2]}.json"
-        assert f"if the former job {first} still runs: tfx-estimator submit --cancel {kept}" in out
+        assert f"if the former job {first} still runs, cancel it: tfx-estimator submit --cancel {kept}" in out
         assert submit(server, "--cancel", kept, whole=False)[0] == 0
         assert server.cancelled == [first]
         # The same job again is no former one.
