@@ -25,7 +25,6 @@ QUEUES = {
         "tests/pipeline/runners/test_stored_metadata.py",
         "tests/components/trainer/supervisor/",
         "tests/components/trainer/test_training_claim.py",
-        "tests/faults/",
         "tests/wheel/",
         "tests/techniques/",
     ),
@@ -35,7 +34,7 @@ QUEUES = {
         "tests/components/evaluator/",
     ),
     "pipelines": ("tests/e2e/", "tests/store/", "tests/pipeline/commands/test_bench.py"),
-    "equalities": ("tests/equivalence/", "tests/model_fn/"),
+    "equalities": ("tests/equivalence/", "tests/faults/", "tests/model_fn/"),
     "conversions": ("tests/pipeline/convert/",),
 }
 
