@@ -141,7 +141,7 @@ class DryRun:
             return self.wait()
         if -code in _CRASHES and not lines:
             raise InconclusiveError(
-                f"{self._title()} {what}, and no line of your code was at work; {self._at_work(lines)}",
+                f"{self._title()} {what}, and no line of your code was running; {self._at_work(lines)}",
                 expected="a process that exits normally",
                 todo=f"try it again; if it crashes again, look for what TensorFlow cannot do{self._or_see}",
             )
@@ -184,7 +184,7 @@ class DryRun:
 
     def _at_work(self, lines: list[str]) -> str:
         if lines:
-            return "your code was at work:\n" + "\n".join(lines)
+            return "your code was running:\n" + "\n".join(lines)
         return f"its log ends with:\n{self._process.tail()}"
 
     def _read_events(self) -> None:

@@ -132,7 +132,7 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
     message = f"the process of the run {what}, {shared_status.place() or 'at its start'}"
     if lines := read_users_frames(faults, without=sys.argv[0]):
         return UserCodeError(
-            f"{message}; your code was at work:\n" + "\n".join(lines),
+            f"{message}; your code was running:\n" + "\n".join(lines),
             expected="code that returns, or raises an error",
             todo="fix the code above",
         )

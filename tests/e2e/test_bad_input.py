@@ -121,7 +121,7 @@ def test_a_preprocessing_fn_that_exits_is_named_before_any_data_is_read(forked, 
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    import os; os._exit(1)\n")
     name = "own:preprocessing_fn"
     output = forked.run(declare(transform={"preprocessing_fn": name}), code=4, dry_run=True)
-    assert f"({name} on made-up images of 28x28x1) ended, with exit code 1; your code was at work" in output
+    assert f"({name} on made-up images of 28x28x1) ended, with exit code 1; your code was running" in output
     assert f'File "{tmp_path}/own.py", line 2' in output
     left = forked.summary("bad")
     assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")

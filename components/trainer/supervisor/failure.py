@@ -74,7 +74,7 @@ def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) ->
 def _exited_early(process: TaskProcess) -> Failure:
     """Describes a task that ended with exit code 0 before its work was done."""
     lines = process.users_frames()
-    where = "your code was at work:\n" + "\n".join(lines) if lines else f"its log ends with:\n{process.tail()}"
+    where = "your code was running:\n" + "\n".join(lines) if lines else f"its log ends with:\n{process.tail()}"
     cause = "ended with exit code 0 before its work was done"
     error = errors.UserCodeError(
         f"task {process.name} {cause}; {where}",

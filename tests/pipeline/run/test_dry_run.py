@@ -87,7 +87,7 @@ def test_an_endless_loop_is_reported_long_before_the_deadline(deep, tmp_path):
     begun = time.monotonic()
     # A training's short limit does not apply to the dry run, which starts TensorFlow.
     stderr = deep(4, "trainer.stall_timeout=10", line="while True: pass").err
-    assert "; your code was at work:\n" in stderr
+    assert "; your code was running:\n" in stderr
     assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in stderr
     assert 55 < time.monotonic() - begun < 290
 
@@ -106,9 +106,9 @@ def test_a_thread_that_is_left_running_is_not_waited_for(declare):
 
 
 BREAKS = {
-    "os._exit(0)": "ended, with exit code 0; your code was at work:",
-    "os.abort()": "was killed by SIGABRT; your code was at work:",
-    "import ctypes; ctypes.string_at(0)": "was killed by SIGSEGV; your code was at work:",
+    "os._exit(0)": "ended, with exit code 0; your code was running:",
+    "os.abort()": "was killed by SIGABRT; your code was running:",
+    "import ctypes; ctypes.string_at(0)": "was killed by SIGSEGV; your code was running:",
     "sys.exit('enough')": "failed: SystemExit: enough",
     "params['absent']": "failed: KeyError: 'absent'",
     "features['image'] = tf.reshape(features['image'], [128, 784])": "failed: ValueError",
@@ -213,7 +213,7 @@ def test_a_crash_of_native_code_is_retried_and_not_blamed_on_the_user(fresh_task
         if times == 1:
             assert trial.wait().parts
         else:
-            message = "was killed by SIGSEGV, and no line of your code was at work"
+            message = "was killed by SIGSEGV, and no line of your code was running"
             with pytest.raises(dry_run.InconclusiveError, match=message) as raised:
                 trial.wait()
             assert raised.value.todo.endswith(f"or see {tmp_path / 'logs' / 'dry_run-0.attempt-2.log'}")

@@ -68,8 +68,8 @@ def start(tmp_path: Path):
 @pytest.mark.parametrize(
     ("line", "code", "message"),
     [
-        ("os._exit(0)", 4, "ended, with exit code 0, in component Transform; your code was at work"),
-        ("os.abort()", 4, "was killed by SIGABRT, in component Transform; your code was at work"),
+        ("os._exit(0)", 4, "ended, with exit code 0, in component Transform; your code was running"),
+        ("os.abort()", 4, "was killed by SIGABRT, in component Transform; your code was running"),
         ("import ctypes; ctypes.string_at(0)", 4, "was killed by SIGSEGV, in component Transform; your code"),
         ("os.kill(os.getpid(), signal.SIGKILL)", 6, "was killed by SIGKILL, in component Transform"),
         ("return 3", 3, ""),
