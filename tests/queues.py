@@ -1,8 +1,8 @@
 """Distributes the tests among the three processes of `make test`.
 
-Two processes compute. The tests of a queue below run one after another in one process, so their fixtures are made
-once. A process that has finished a queue takes the next one; the files of all other tests follow, one by one. The third
-process only takes the queue of tests that mostly wait, because there are two cores.
+The tests of a queue below run one after another in one process, so their fixtures are made once. A process that has
+finished a queue takes the next one; the files of all other tests follow, one by one. The third process starts with the
+tests that mostly wait, because there are two cores.
 """
 
 from __future__ import annotations
@@ -63,10 +63,7 @@ class Scheduler(LoadScopeScheduling):
         return queue(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        is_third, waiting = self.nodes[2:] == [node], WAITS in self.workqueue
-        if is_third and not waiting:
-            node.shutdown()
-            return
-        if waiting:
+        if WAITS in self.workqueue:
+            is_third = self.nodes[2:] == [node]
             self.workqueue.move_to_end(WAITS, last=not is_third)
         super()._assign_work_unit(node)
