@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components.served_outputs import read_graphs
 from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
 from tfx_estimator.data.preprocessing import decode_images
 
@@ -33,10 +34,7 @@ def write_requests(saved_model: str, examples: str) -> None:
     path = os.path.join(saved_model, FILE)
     if fileio.exists(path):
         return
-    proto = saved_model_pb2.SavedModel()
-    with fileio.open(os.path.join(saved_model, "saved_model.pb"), "rb") as file:
-        proto.ParseFromString(file.read())
-    signatures = proto.meta_graphs[0].signature_def
+    signatures = read_graphs(saved_model)[0].signature_def
     requests = list(_requests(signatures, _first(examples, max(BATCHES))))
     if requests:
         fileio.makedirs(os.path.dirname(path))

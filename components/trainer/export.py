@@ -10,6 +10,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.components.files import copy_stored, write_whole
+from tfx_estimator.components.served_outputs import read_graphs
 from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -76,19 +77,17 @@ def check(saved_model: str) -> list[str]:
     path = os.path.join(saved_model, "saved_model.pb")
     if not fileio.exists(path):
         raise ExportError(f"training ended without a model: no {path}", expected="a SavedModel", todo=todo)
-    proto = saved_model_pb2.SavedModel()
     try:
-        with fileio.open(path, "rb") as file:
-            proto.ParseFromString(file.read())
+        graphs = read_graphs(saved_model)
     except Exception as error:
         raise ExportError(f"{path} is damaged: {error}", expected="a SavedModel", todo=todo) from error
-    if not any(meta_graph.signature_def for meta_graph in proto.meta_graphs):
+    if not any(meta_graph.signature_def for meta_graph in graphs):
         raise ExportError(f"{path} has no signature", expected="at least `serving_default`", todo=todo)
     index = os.path.join(saved_model, "variables", "variables.index")
     data = fileio.glob(os.path.join(saved_model, "variables", "variables.data-*"))
     if fileio.exists(os.path.dirname(index)) and not (fileio.exists(index) and data):
         raise ExportError(f"{saved_model} lacks its variables", expected=f"{index} and its data files", todo=todo)
-    return sorted({name for meta_graph in proto.meta_graphs for name in meta_graph.signature_def[_DEFAULT].outputs})
+    return sorted({name for meta_graph in graphs for name in meta_graph.signature_def[_DEFAULT].outputs})
 
 
 def publish(exports: str, model_uri: str) -> list[str]:

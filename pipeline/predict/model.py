@@ -11,9 +11,16 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 
-from tfx_estimator.components.served_outputs import Scores, choose_of_any, choose_scores, read_labels, read_outputs
+from tfx_estimator.components.served_outputs import (
+    Scores,
+    choose_of_any,
+    choose_scores,
+    read_graphs,
+    read_labels,
+    read_outputs,
+)
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line, one_line
@@ -144,8 +151,7 @@ def check_pixels(chosen: Chosen, pixels: Optional[tuple[float, float]]) -> None:
 def _read(folder: str) -> meta_graph_pb2.MetaGraphDef:
     path = os.path.join(folder, FILE)
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            graphs = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
+        graphs = read_graphs(folder)
     except (DecodeError, tf.errors.OpError) as error:
         raise PipelineError(
             f"{one_line(path)} cannot be read: {one_line(str(error))}",

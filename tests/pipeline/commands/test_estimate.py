@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_the_costs_of_a_network_and_the_memory_of_its_training(fresh_tasks, caps
     # At least the convolution's output and its gradient.
     assert memory["activations"] > 2 * 4 * batch * 26 * 26 * 32
     assert found["bytes_per_step"]["total"] == 0
-    assert memory["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
+    assert _measure(training, settings, trainer) == _near(memory["process"])
 
 
 @pytest.mark.long
@@ -94,7 +95,7 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
     info = SourceInfo("made-up", "", shape, tuple("0123456789"))
     training.inputs = make_inputs(str(tmp_path / "inputs"), info, TransformSection(), 512)
     measured = _measure(training, settings, trainer, image_shape=shape)
-    assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
+    assert measured == _near(found["memory"]["process"])
 
 
 @pytest.mark.long
@@ -115,7 +116,7 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
 def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, option):
     trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": 4096, "train_steps": 4, **option}
     found = estimate(capsys, "digits", trainer)
-    assert found["memory"]["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
+    assert _measure(training, settings, trainer) == _near(found["memory"]["process"])
     assert not found["lower_bound"]
     traffic = found["bytes_per_step"]
     if {"model_parallel", "pipeline_parallel"} & set(option):
@@ -139,7 +140,12 @@ def test_the_memory_of_weights_that_devices_share_or_mirror(
     trainer |= {"optimizer": {"name": "adam"}, "distribution": {"train": f"{strategy}:2"}}
     monkeypatch.chdir(importable)
     found = estimate(capsys, "digits", trainer)
-    assert found["memory"]["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
+    assert _measure(training, settings, trainer) == _near(found["memory"]["process"])
+
+
+def _near(estimated: float) -> Any:
+    """More operations overlap on an idle machine: mnist_cnn needs 2.11 GB there, and 1.58 on a busy one."""
+    return pytest.approx(estimated, rel=0.2)
 
 
 def _measure(training, settings, trainer: dict, **facts) -> float:
