@@ -107,6 +107,8 @@ class ExampleReader:
             return self._train(input_context)
         return self._eval(input_context)
 
+    # Without AutoGraph, which takes seconds to convert the functions of a data set, and replaces the augmenter's error.
+    @tf.autograph.experimental.do_not_convert
     def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.train_batch_size, "trainer.global_batch_size", context)
         files, start = sorted(self.train_files), self.start_step() * self.train_batch_size
@@ -130,6 +132,7 @@ class ExampleReader:
         chunks = hand_out(windows, start, seed, context, _chunk(batch_size), numbered=augmenter is not None)
         return self._parsed(chunks, batch_size, drop_remainder=True, augmenter=augmenter)
 
+    @tf.autograph.experimental.do_not_convert
     def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.eval_batch_size, "trainer.eval_batch_size", context)
         records = own_elements(_records(tf.data.Dataset.from_tensor_slices(sorted(self.eval_files))), context)
@@ -143,8 +146,6 @@ class ExampleReader:
         drop_remainder: bool,
         augmenter: Optional[Augmenter] = None,
     ) -> tf.data.Dataset:
-        # AutoGraph would replace the augmenter's error by its own.
-        @tf.autograph.experimental.do_not_convert
         def parse(serialized: tf.Tensor, positions: Optional[tf.Tensor] = None) -> tuple[Features, tf.Tensor]:
             features = self.transform(tf.io.parse_example(serialized, self.feature_spec))
             label = features.pop(self.label)

@@ -56,6 +56,8 @@ class PooledConv2D(tf.keras.layers.Layer):
         outputs = tf.nn.relu(tf.nn.bias_add(tf.cast(pooled, self.bias.dtype), self.bias))
         return tf.cast(outputs, pooled.dtype)
 
+    # AutoGraph would convert a search on numbers.
+    @tf.autograph.experimental.do_not_convert
     def _used(self, inputs: tf.Tensor) -> tf.Tensor:
         """Crops the rows and columns that the poolings of this layer and of those in `read_by` drop."""
         sizes = inputs.shape.as_list()[1:3]
@@ -178,9 +180,8 @@ class StatelessDropout(tf.keras.layers.Layer):
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate = rate
+        self.supports_masking = True
 
-    # AutoGraph would wrap UserCodeError in an error of its own.
-    @tf.autograph.experimental.do_not_convert
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Computes the layer.
 
@@ -194,8 +195,11 @@ class StatelessDropout(tf.keras.layers.Layer):
         Raises:
             UserCodeError: Called in training outside `dropout_keys`.
         """
-        if not training or not self.rate:
-            return inputs
+        return self._drop(inputs) if training and self.rate else inputs
+
+    # AutoGraph would wrap UserCodeError in an error of its own.
+    @tf.autograph.experimental.do_not_convert
+    def _drop(self, inputs: tf.Tensor) -> tf.Tensor:
         keys = _KEYS.get()
         if keys is None:
             raise UserCodeError(

@@ -17,6 +17,7 @@ from tfx_estimator.model_fn.step.compiling import Compiler
 from tfx_estimator.model_fn.step.objective import Objective, classification_loss, flat
 from tfx_estimator.model_fn.step.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, use
 from tfx_estimator.model_fn.step.step import Step, logits_of
+from tfx_estimator.model_fn.step.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights
 from tfx_estimator.model_fn.user_models.keras_model import predictions, require_trainable
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -47,6 +48,13 @@ def make_model_fn(
     """
 
     def model_fn(
+        features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
+    ) -> tf.estimator.EstimatorSpec:
+        return make_spec(features, labels, mode, params)
+
+    # Estimators convert their model_fn under a mirrored strategy.
+    @unconverted
+    def make_spec(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
     ) -> tf.estimator.EstimatorSpec:
         trains = mode == ModeKeys.TRAIN

@@ -12,6 +12,7 @@ from tfx_estimator.model_fn.step.compiling import Compiler
 from tfx_estimator.model_fn.step.objective import Objective, classification_loss, count_hits, flat
 from tfx_estimator.model_fn.step.precision import FLOAT32, computes_in_half
 from tfx_estimator.model_fn.step.step import Step, logits_of
+from tfx_estimator.model_fn.step.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.keras_model import predictions
 from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -50,6 +51,7 @@ class KerasClassifier(tf.keras.Model):
         """Computes the logits: see `logits_of`."""
         return logits_of(self.network, features, training, self._division)
 
+    @unconverted
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
         """Returns a served model's outputs: see `predictions`."""
         return predictions(self(features, training=False), label_names)
@@ -58,6 +60,7 @@ class KerasClassifier(tf.keras.Model):
         """Returns the metrics of the user's model: a network has none."""
         return {}
 
+    @unconverted
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """Trains one step.
 
@@ -105,6 +108,7 @@ class KerasClassifier(tf.keras.Model):
 
         return step.run(train, data[0], flat(data[1]))
 
+    @unconverted
     def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """Evaluates a batch; the loss is neither smoothed nor weighted, so that it compares across declarations.
 

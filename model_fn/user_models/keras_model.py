@@ -37,6 +37,7 @@ def _input_names(model: tf.keras.Model) -> Optional[list[str]]:
     return sorted(model.input) if isinstance(model.input, Mapping) else list(model.input_names)
 
 
+@tf.autograph.experimental.do_not_convert
 def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
     """Selects a model's inputs among the features.
 
@@ -132,6 +133,7 @@ def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
         ) from error
 
 
+@tf.autograph.experimental.do_not_convert
 def require_scores(outputs: Any, num_classes: int) -> None:
     """Refuses a network without one score per class, with a clearer message than TensorFlow's.
 
@@ -193,6 +195,7 @@ def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:
     return flat[0]
 
 
+@tf.autograph.experimental.do_not_convert
 def predictions(
     scores: tf.Tensor, label_names: Sequence[str] = (), probabilities: bool = False
 ) -> dict[str, tf.Tensor]:

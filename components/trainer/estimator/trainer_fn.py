@@ -156,6 +156,8 @@ def _serving_receiver_fn(
     """
     image_shape = settings.image_shape
 
+    # Without AutoGraph, which takes seconds to convert Transform's code.
+    @tf.autograph.experimental.do_not_convert
     def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
         examples, others = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES), {}
         if settings.encoded:
@@ -186,6 +188,7 @@ def _serving_receiver_fn(
 def _eval_receiver_fn(feature_spec: dict[str, Any], transform: _Transform) -> Callable[[], Any]:
     """Makes an `eval_input_receiver_fn` for `tfma.export.export_eval_savedmodel`."""
 
+    @tf.autograph.experimental.do_not_convert
     def eval_input_receiver_fn() -> Any:
         from tensorflow_model_analysis.eval_saved_model import export as tfma_export
 

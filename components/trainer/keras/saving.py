@@ -11,6 +11,7 @@ Source: https://www.tensorflow.org/guide/checkpoint.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -98,11 +99,13 @@ class ServedModel(tf.Module):
         settings: Settings,
     ) -> None:
         super().__init__(name="served_model")
-        # Tracks the model's resources, not the model itself: Keras would trace all of it again.
+        layer = declared.transform_output.transform_features_layer()
+        # Tracks the resources, not the model and the layer: Keras would trace all of them again.
         self.weights = list(model.weights)
-        self.resources = [each for each in _parts(model) if isinstance(each, (tf.Variable, CapturableResource))]
+        parts = itertools.chain(_parts(model), _parts(layer))
+        self.resources = [each for each in parts if isinstance(each, (tf.Variable, CapturableResource))]
         self._answers = functools.partial(model.answers, label_names=list(settings.label_names))
-        self._transform = declared.transform_output.transform_features_layer()
+        self._transform = functools.partial(layer)
         self._raw = declared.feature_spec[IMAGE]
         self._image_shape, self._encoded = settings.image_shape, settings.encoded
 
@@ -113,13 +116,22 @@ class ServedModel(tf.Module):
 
     def from_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies images, uint8 [batch, height, width, channels]."""
-        # Both inputs are encoded, so that the preprocessing_fn gets the same bytes as in training.
-        encoded = tf.reshape(encode_images(images), [-1, *self._raw.shape])
-        return self._answers(self._transform({IMAGE: encoded}))
+        return self._answers(self._features(images))
 
     def from_encoded(self, encoded: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies PNG and JPEG files, string [batch]."""
-        return self.from_images(decode_encoded(encoded, self._image_shape, self._encoded == RESIZED))
+        return self.from_images(self._decoded(encoded))
+
+    # Without AutoGraph, which takes seconds to convert Transform's code; the network may need it.
+    @tf.autograph.experimental.do_not_convert
+    def _features(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Both inputs are encoded, so that the preprocessing_fn gets the same bytes as in training.
+        encoded = tf.reshape(encode_images(images), [-1, *self._raw.shape])
+        return self._transform({IMAGE: encoded})
+
+    @tf.autograph.experimental.do_not_convert
+    def _decoded(self, encoded: tf.Tensor) -> tf.Tensor:
+        return decode_encoded(encoded, self._image_shape, self._encoded == RESIZED)
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Returns the served functions by name."""
@@ -141,7 +153,7 @@ class ServedModel(tf.Module):
         return traced
 
 
-def _parts(model: tf.keras.Model) -> Iterator[Any]:
+def _parts(model: tf.keras.layers.Layer) -> Iterator[Any]:
     """Yields the trackable parts of a model: its functions cannot be exported without the resources that they read.
 
     Keras does not list all of them as weights: vocabularies, and those of a SavedModel that a layer has loaded.
