@@ -130,3 +130,13 @@ def test_an_examples_mask_is_the_same_in_any_batch_and_in_any_preprocessing():
 def test_the_error_of_dropout_without_examples_has_a_remedy():
     with tf.Graph().as_default(), pytest.raises(UserCodeError, match="with dropout_keys"):
         tf.keras.Sequential([StatelessDropout(0.5)])(tf.ones([4, 6]), training=True)
+
+
+def test_dropout_passes_a_mask_on():
+    layers = tf.keras.layers
+    model = tf.keras.Sequential(
+        [layers.Embedding(9, 4, mask_zero=True), StatelessDropout(0.5), layers.GlobalAveragePooling1D()]
+    )
+    found = model(tf.constant([[3, 5, 0]]))
+    rows = model.layers[0].get_weights()[0]
+    np.testing.assert_allclose(found, [(rows[3] + rows[5]) / 2], rtol=1e-6)
