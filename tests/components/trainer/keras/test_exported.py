@@ -34,19 +34,19 @@ SECTION = TrainerSection(model="mnist_cnn", train_steps=1, global_batch_size=2, 
 IMAGES = np.array([10, 20, 30, 40, 7, 10, 20, 10], np.uint8).reshape(2, 2, 2, 1)
 
 
-def save(model, folder, shape):
+def save(model, folder, shape, make=Decoded):
     """Exports a model for images of a shape."""
     declared = SimpleNamespace(
-        transform_output=SimpleNamespace(transform_features_layer=lambda: Decoded(shape)),
+        transform_output=SimpleNamespace(transform_features_layer=lambda: make(shape)),
         feature_spec={"image": tf.io.FixedLenFeature([], tf.string)},
     )
     served = ServedModel(model, declared, Settings(image_shape=shape, label_names=("a", "b", "c")))
     tf.saved_model.save(served, str(folder), signatures=served.signatures())
 
 
-def export(model, folder):
+def export(model, folder, make=Decoded):
     """Returns the exported model's answers."""
-    save(model, folder, IMAGES.shape[1:])
+    save(model, folder, IMAGES.shape[1:], make)
     answers = tf.saved_model.load(str(folder)).signatures["images"](images=tf.constant(IMAGES))
     return {name: value.numpy() for name, value in answers.items()}
 
@@ -172,3 +172,28 @@ def test_a_model_with_add_metric_is_exported(tmp_path, is_compiled):
         network.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model = CompiledClassifier(network, SECTION, 3) if is_compiled else KerasClassifier(network, SECTION)
     np.testing.assert_allclose(export(model, tmp_path)["logits"], expected, atol=1e-5)
+
+
+def test_the_vocabulary_of_a_transform_graph_is_exported(tmp_path):
+    vocabulary, published = tmp_path / "words.txt", str(tmp_path / "transform_fn")
+    vocabulary.write_text("30\n20\n10\n")
+    tf.saved_model.save(Published(str(vocabulary)), published)
+
+    class Ranked(Decoded):
+        """Looks up the raw bytes, as `tft.compute_and_apply_vocabulary` does words."""
+
+        def __init__(self, shape):
+            super().__init__(shape)
+            self.loaded = tf.saved_model.load(published)
+
+        def call(self, inputs):
+            words = tf.reshape(tf.cast(super().call(inputs)["image"], tf.int64), [-1, 4])
+            return {"image": tf.reshape(self.loaded(words), [-1, *self.shape])}
+
+    network = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
+    ranked = tf.saved_model.load(published)(tf.constant(IMAGES.reshape(2, 4), tf.int64))
+    expected = network(ranked)
+    found = export(KerasClassifier(network, SECTION), tmp_path / "export", Ranked)
+    np.testing.assert_allclose(found["logits"], expected, rtol=1e-5)
+    # With files of its own.
+    assert [path.name for path in (tmp_path / "export" / "assets").iterdir()] == ["words.txt"]
