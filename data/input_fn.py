@@ -107,7 +107,7 @@ class ExampleReader:
             return self._train(input_context)
         return self._eval(input_context)
 
-    # Without AutoGraph, which takes seconds to convert the functions of a data set, and replaces the augmenter's error.
+    # Without AutoGraph, which takes seconds to convert the functions of a data set.
     @tf.autograph.experimental.do_not_convert
     def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.train_batch_size, "trainer.global_batch_size", context)

@@ -197,7 +197,7 @@ class StatelessDropout(tf.keras.layers.Layer):
         """
         return self._drop(inputs) if training and self.rate else inputs
 
-    # AutoGraph would wrap UserCodeError in an error of its own.
+    # `call` itself keeps its signature, which Keras reads.
     @tf.autograph.experimental.do_not_convert
     def _drop(self, inputs: tf.Tensor) -> tf.Tensor:
         keys = _KEYS.get()

@@ -90,8 +90,13 @@ class Reporter(Observer):
             self._report(step, values)
 
     def before_save(self, step: int) -> None:
-        """Sets the step: a task that is killed while its checkpoint is written has done it."""
+        """Sets the step: a task that is killed while its checkpoint is written has done it.
+
+        An Estimator evaluates its last checkpoint before `end`: a report after that would add the evaluation's cost.
+        """
         self._progress.at(step)
+        if step == self._total:
+            self.end(step, {})
 
     def end(self, step: int, values: Mapping[str, float]) -> None:
         """See Observer."""

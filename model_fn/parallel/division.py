@@ -130,8 +130,6 @@ class Division:
             if pattern not in names and not any(fnmatchcase(name, pattern) for name in names):
                 raise no_such_layer(f"{self.option}.layers", pattern, names)
 
-    # AutoGraph would wrap our errors in one of its own.
-    @tf.autograph.experimental.do_not_convert
     def pipeline(self, model: tf.keras.Model, objective: Objective, seed: int, step: tf.Tensor) -> Pipeline:
         """Returns the pipeline of a model that has all its variables."""
         links = {link.layer.name: link for link in chain_of(model)}

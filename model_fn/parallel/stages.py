@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops as tf_ops
 
 from tfx_estimator.model_fn.layers import BY_BATCH
+from tfx_estimator.model_fn.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.keras_model import is_subclassed
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -134,7 +135,8 @@ def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
             costs.append(flops(made) + sum(each.shape.num_elements() or 0 for each in link.layer.variables))
 
     if tf.executing_eagerly():
-        tf.function(count, autograph=False).get_concrete_function(tf.TensorSpec(inputs.shape, inputs.dtype))
+        spec = tf.TensorSpec(inputs.shape, inputs.dtype)
+        tf.function(unconverted(count), autograph=False).get_concrete_function(spec)
     else:
         count(inputs)
     return costs

@@ -17,7 +17,7 @@ from tfx_estimator.model_fn.step.compiling import Compiler
 from tfx_estimator.model_fn.step.objective import Objective, classification_loss, flat
 from tfx_estimator.model_fn.step.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, use
 from tfx_estimator.model_fn.step.step import Step, logits_of
-from tfx_estimator.model_fn.step.unconverted import unconverted
+from tfx_estimator.model_fn.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights
 from tfx_estimator.model_fn.user_models.keras_model import predictions, require_trainable
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -52,7 +52,7 @@ def make_model_fn(
     ) -> tf.estimator.EstimatorSpec:
         return make_spec(features, labels, mode, params)
 
-    # Estimators convert their model_fn under a mirrored strategy.
+    # Estimators convert their model_fn under a mirrored strategy, and read its arguments, which a decorator would hide.
     @unconverted
     def make_spec(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.model_fn.step.parts import Computed, Part
+from tfx_estimator.model_fn.unconverted import unconverted
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 # In a dry run, the number of replicas of the training, which this process runs with fewer.
@@ -64,7 +65,7 @@ class Compiler:
     def _compiled(self, key: Hashable, function: Callable[..., Any]) -> Callable[..., Any]:
         if key not in self._functions:
             refuse_collectives(self._network, tf.distribute.get_strategy().num_replicas_in_sync)
-            self._functions[key] = tf.function(function, jit_compile=True, autograph=False)
+            self._functions[key] = tf.function(unconverted(function), jit_compile=True, autograph=False)
         return self._functions[key]
 
 

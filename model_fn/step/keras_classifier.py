@@ -12,7 +12,7 @@ from tfx_estimator.model_fn.step.compiling import Compiler
 from tfx_estimator.model_fn.step.objective import Objective, classification_loss, count_hits, flat
 from tfx_estimator.model_fn.step.precision import FLOAT32, computes_in_half
 from tfx_estimator.model_fn.step.step import Step, logits_of
-from tfx_estimator.model_fn.step.unconverted import unconverted
+from tfx_estimator.model_fn.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.keras_model import predictions
 from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection

@@ -17,9 +17,11 @@ from tfx_estimator.model_fn.step.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
 from tfx_estimator.model_fn.step.parts import AT_ONCE, IN_TURN, Computed, Part, in_parts, refuse_state
 from tfx_estimator.model_fn.step.precision import stored
+from tfx_estimator.model_fn.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.keras_model import identifying_feature, inputs_of, require_scores
 
 
+@unconverted
 def logits_of(
     network: tf.keras.Model,
     features: dict[str, tf.Tensor],

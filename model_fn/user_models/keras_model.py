@@ -133,7 +133,6 @@ def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
         ) from error
 
 
-@tf.autograph.experimental.do_not_convert
 def require_scores(outputs: Any, num_classes: int) -> None:
     """Refuses a network without one score per class, with a clearer message than TensorFlow's.
 

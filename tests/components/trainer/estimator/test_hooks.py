@@ -62,6 +62,23 @@ def test_observers_are_called_around_each_step_until_one_of_them_ends_training(t
     assert last["step"] == reader.step() == 2
 
 
+def test_the_last_step_is_reported_before_its_checkpoint_is_evaluated(train, tmp_path):
+    progress = ProgressWriter(str(tmp_path / "progress"))
+
+    class Evaluation(Observer):
+        """Evaluates each checkpoint, as an Estimator does before `end`."""
+
+        def before_save(self, step: int) -> None:
+            progress.write(Event.EVALUATING, batches=step)
+
+    train(1, 5, Reporter(progress, 5), Evaluation())
+    events = ProgressReader(str(tmp_path / "progress")).read()
+    assert [(each["event"], each.get("step", each.get("batches"))) for each in events[-2:]] == [
+        (Event.STEP, 5),
+        (Event.EVALUATING, 5),
+    ]
+
+
 def unmoved(steps: int, **options) -> UnmovedStep:
     return UnmovedStep(steps, runs=20, **options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -44,9 +45,9 @@ def save(model, folder, shape, make=Decoded):
     tf.saved_model.save(served, str(folder), signatures=served.signatures())
 
 
-def export(model, folder, make=Decoded):
+def export(model, folder):
     """Returns the exported model's answers."""
-    save(model, folder, IMAGES.shape[1:], make)
+    save(model, folder, IMAGES.shape[1:])
     answers = tf.saved_model.load(str(folder)).signatures["images"](images=tf.constant(IMAGES))
     return {name: value.numpy() for name, value in answers.items()}
 
@@ -75,12 +76,14 @@ class Published(tf.Module):
         rows = tf.lookup.TextFileInitializer(
             vocabulary, tf.int64, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
         )
-        self.table = tf.lookup.StaticHashTable(rows, 0)
+        self.table, self.asset = tf.lookup.StaticHashTable(rows, 0), tf.saved_model.Asset(vocabulary)
         self.weight = tf.Variable(tf.reshape(tf.range(12.0), [3, 4]))
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.int64)])
     def __call__(self, inputs):
         rows = tf.cast(self.table.lookup(inputs), tf.float32)
+        # Read at each call, as by a `preprocessing_fn`.
+        rows += tf.cast(tf.strings.length(tf.io.read_file(self.asset.asset_path)), tf.float32)
         return tf.gather(self.weight, self.table.lookup(inputs[:, 0])) * (1.0 + rows)
 
 
@@ -193,7 +196,8 @@ def test_the_vocabulary_of_a_transform_graph_is_exported(tmp_path):
     network = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
     ranked = tf.saved_model.load(published)(tf.constant(IMAGES.reshape(2, 4), tf.int64))
     expected = network(ranked)
-    found = export(KerasClassifier(network, SECTION), tmp_path / "export", Ranked)
+    save(KerasClassifier(network, SECTION), tmp_path / "export", IMAGES.shape[1:], Ranked)
+    shutil.rmtree(published)
+    served = tf.saved_model.load((tmp_path / "export").rename(tmp_path / "moved"))
+    found = served.signatures["images"](images=tf.constant(IMAGES))
     np.testing.assert_allclose(found["logits"], expected, rtol=1e-5)
-    # With files of its own.
-    assert [path.name for path in (tmp_path / "export" / "assets").iterdir()] == ["words.txt"]

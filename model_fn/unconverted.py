@@ -13,7 +13,8 @@ Function = TypeVar("Function", bound=Callable)
 def unconverted(function: Function) -> Function:
     """Has a function run as it is written; Keras converts the layers that it calls, as in any other function.
 
-    Within `tf.autograph.experimental.do_not_convert`, Keras would not convert a user's layers either.
+    Within `tf.autograph.experimental.do_not_convert`, and within a tf.function with `autograph=False`, Keras would not
+    convert a user's layers either.
     """
     autograph = tf.__internal__.autograph
     return autograph.tf_convert(function, autograph.control_status_ctx(), convert_by_default=False)

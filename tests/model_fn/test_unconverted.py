@@ -55,12 +55,16 @@ def test_an_estimator_under_a_mirrored_strategy(tmp_path):
     assert ("classifier.py", "_train") in callers
 
 
-def test_a_keras_loop_under_a_mirrored_strategy():
-    section, strategy = TrainerSection(**SECTION), tf.distribute.MirroredStrategy(["cpu:0"])
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_keras_loop_under_a_mirrored_strategy(xla):
+    section, strategy = TrainerSection(**SECTION, xla=xla), tf.distribute.MirroredStrategy(["cpu:0"])
     with strategy.scope():
         model = KerasClassifier(network(2), section)
         model.compile(optimizer=DeclaredOptimizer(section.optimizer, 1))
         model.optimizer._create_all_weights(model.trainable_variables)
+    batch = next(iter(batches()))
     values = make_execute(model, strategy)(iter(strategy.experimental_distribute_dataset(batches())), tf.constant(1))
     assert np.isfinite(values["loss"])
     assert ("keras_classifier.py", "train_step") in callers
+    assert tf.function(model.test_step)(batch)["examples"] == 4
+    assert tf.function(model.answers)(batch[0], ())["class_ids"].shape == [4]
