@@ -95,7 +95,8 @@ class Reporter(Observer):
         An Estimator evaluates its last checkpoint before `end`: a report after that would add the evaluation's cost.
         """
         self._progress.at(step)
-        if step == self._total:
+        # Asynchronous workers may do more.
+        if self._total is not None and step >= self._total:
             self.end(step, {})
 
     def end(self, step: int, values: Mapping[str, float]) -> None:
