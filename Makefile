@@ -33,7 +33,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 PRESET ?= digits
 RUN_ARGS ?=
 PYTEST_ARGS ?=
-# Two processes for computing tests, and one for waiting tests: see tests/queues.py.
+# One more than the cores of a small machine, because some tests mostly wait: see tests/queues.py.
 WORKERS := -n 3
 BENCH_ARGS ?=
 

@@ -11,7 +11,7 @@ Function = TypeVar("Function", bound=Callable)
 
 
 def unconverted(function: Function) -> Function:
-    """Has a function run as it is written; Keras converts the layers that it calls, as in any other function.
+    """Excludes a function from AutoGraph, and not the layers that it calls, which Keras converts as usual.
 
     Within `tf.autograph.experimental.do_not_convert`, and within a tf.function with `autograph=False`, Keras would not
     convert a user's layers either.

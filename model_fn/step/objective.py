@@ -30,7 +30,6 @@ def flat(labels: tf.Tensor) -> tf.Tensor:
     return labels if tf.TensorShape(labels.shape).rank == 1 else tf.reshape(labels, [-1])
 
 
-@tf.autograph.experimental.do_not_convert
 def classification_loss(
     labels: tf.Tensor, logits: tf.Tensor, label_smoothing: float = 0.0, class_weights: Sequence[float] = ()
 ) -> tf.Tensor:

@@ -194,7 +194,6 @@ def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:
     return flat[0]
 
 
-@tf.autograph.experimental.do_not_convert
 def predictions(
     scores: tf.Tensor, label_names: Sequence[str] = (), probabilities: bool = False
 ) -> dict[str, tf.Tensor]:

@@ -34,6 +34,8 @@ from tfx_estimator.pipeline.base.text import first_line
 _PREFIX = "model.ckpt"
 # Parts of a compiled model that its outputs do not depend on.
 _OPTIMIZERS = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
+# Parts that an export must hold. An asset that is not tracked would be saved as its path.
+_EXPORTED = (tf.Variable, CapturableResource, tf.saved_model.Asset)
 
 
 class Saver:
@@ -85,9 +87,6 @@ def restore_weights(model: tf.keras.Model, path: str) -> None:
     finalize(model)
 
 
-_KEPT = (tf.Variable, CapturableResource, tf.saved_model.Asset)
-
-
 class ServedModel(tf.Module):
     """A model preceded by the Transform graph, with the same signatures as an Estimator's export.
 
@@ -103,11 +102,10 @@ class ServedModel(tf.Module):
     ) -> None:
         super().__init__(name="served_model")
         layer = declared.transform_output.transform_features_layer()
-        # Tracks the resources, not the model and the layer: Keras would trace all of them again. An asset that is not
-        # tracked would be saved as its path.
+        # Tracks the resources, not the model and the layer: Keras would trace all of them again.
         self.weights = list(model.weights)
         parts = itertools.chain(_parts(model), _parts(layer))
-        self.resources = [each for each in parts if isinstance(each, _KEPT)]
+        self.resources = [each for each in parts if isinstance(each, _EXPORTED)]
         self._answers = functools.partial(model.answers, label_names=list(settings.label_names))
         self._transform = functools.partial(layer)
         self._raw = declared.feature_spec[IMAGE]
