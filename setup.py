@@ -135,6 +135,9 @@ setup(
     name="tfx-estimator",
     version=VERSION,
     description="Declarative, distributed TFX pipelines for tf.estimator code",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    classifiers=["License :: OSI Approved :: Apache Software License"],
     python_requires=">=3.10,<3.14",
     # src/tfx_estimator links to each top-level folder, because users' projects also have a `pipeline` or `data`.
     package_dir={"": "src"},

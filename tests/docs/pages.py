@@ -78,4 +78,4 @@ class Page:
 
 
 README = Page(ROOT / "README.md")
-PAGES = [README, *map(Page, sorted((ROOT / "docs").rglob("*.md")))]
+PAGES = [README, *map(Page, [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))])]
