@@ -9,6 +9,9 @@ import contextlib
 import json
 import math
 import os
+import re
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Union
@@ -19,6 +22,9 @@ from tfx_estimator.pipeline.base.text import one_line
 # The part of a log that is read for its last lines: a log may have gigabytes.
 _TAIL_BYTES = 64 * 1024
 _PERMISSIONS = 0o777
+_FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+# The paths in the messages of TensorFlow and Python.
+_UNWRITTEN = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device: '(/[^'\n]+)'(?: -> '(/[^'\n]+)')?")
 
 
 def write_whole(
@@ -123,3 +129,23 @@ def writing(name: str) -> Iterator[None]:
     except OSError as error:
         what = f"{one_line(name)} cannot be written: {error.strerror}"
         raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error
+
+
+def full_disk(text: str, folder: str) -> str:
+    """Returns the folder on the full disk that an error's text tells of; empty if it tells of none.
+
+    Args:
+        folder: Where the failed code wrote, if the text names no file.
+    """
+    if not any(each in text for each in _FULL):
+        return ""
+    found = [os.path.dirname(path) for paths in _UNWRITTEN.findall(text) for path in paths if path]
+    return min(map(_existing, found or [folder, tempfile.gettempdir()]), key=lambda each: shutil.disk_usage(each).free)
+
+
+def _existing(folder: str) -> str:
+    """Returns the folder, or its nearest existing parent: a failed write may have removed its folder."""
+    folder = os.path.abspath(folder)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder

@@ -125,20 +125,26 @@ def read_yaml(text: str, source: str, environment: Mapping[str, str] | None = No
         for key_node, value in node.value:
             fill(key_node, path)
             key, line = key_node.value, key_node.start_mark.line + 1
-            if key_node.tag == _TAG + "str":
+            if key_node.tag in (_TAG + "str", _TAG + "merge"):
                 if key in seen:
                     what = f"this key is in line {seen[key]} already"
                     refuse((*path, key), line, what, "each key once", "keep one")
                 seen[key] = line
+            if key_node.tag == _TAG + "str":
                 document.lines.setdefault((*path, key), line)
                 visit(value, (*path, key))
             elif key_node.tag != _TAG + "merge":
                 key = shorten(str(key)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
                 refuse(path, line, f"the key {key!r} is no text", "a name", f'put it in quotes: "{key}"')
-        merged = [value for key, value in node.value if key.tag == _TAG + "merge"]
+        merges = [value for key, value in node.value if key.tag == _TAG + "merge"]
+        merged = [part for each in merges for part in (each.value if isinstance(each, yaml.SequenceNode) else [each])]
         for each in merged:
             visit(each, path)
         node.value = [(key, value) for key, value in node.value if key.tag in (_TAG + "str", _TAG + "merge")]
+        # PyYAML refuses anything else. Of several mappings its releases prefer the first or the last one.
+        if merged and all(isinstance(each, yaml.MappingNode) for each in merged):
+            pairs = [pair for each in (*reversed(merged), node) for pair in each.value if pair[0].tag == _TAG + "str"]
+            node.value = list({key.value: (key, value) for key, value in pairs}.values())
 
     try:
         loader = _Loader(text)

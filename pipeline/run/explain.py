@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import tempfile
-from collections.abc import Iterable
-from typing import Optional
 
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.base.files import full_disk
 from tfx_estimator.pipeline.base.text import one_line, printable
 from tfx_estimator.pipeline.user_source.frames import causes, user_lines, without_stacks
-
-_DISK = ("No space left on device", "Disk quota exceeded", "database or disk is full")
-# The path in the messages of TensorFlow and Python.
-_UNWRITTEN = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device: '(/[^'\n]+)'")
 
 _LONGEST = 600
 
@@ -26,8 +18,13 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
         if isinstance(cause, TfxEstimatorError):
             return cause
     where = f"component {component}" if component else "building the pipeline"
-    if full := _full_disk(causes(error), where, os.path.dirname(log)):
-        return full
+    if place := full_disk("\n".join(map(str, causes(error))), os.path.dirname(log)):
+        return PipelineError(
+            f"{where} failed: the disk of {one_line(place)} is full",
+            expected="room, and inodes, for what the pipeline makes",
+            todo="make room there (see `df`, and `df -i`), or name another --workdir; then run it again: what was done "
+            "before comes from the cache",
+        )
     ended = next((cause for cause in causes(error) if isinstance(cause, SystemExit)), None)
     message = (
         f"{type(error).__name__}: {_shorten(without_stacks(str(error)))}"
@@ -47,27 +44,3 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
 def _shorten(text: str) -> str:
     shown = printable(text)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} … (shortened; the log has all)"
-
-
-def _full_disk(errors: Iterable[BaseException], where: str, folder: str) -> Optional[PipelineError]:
-    """Returns an error that names the full disk: the failed file's, or the run's; None if no disk is full."""
-    text = "\n".join(map(str, errors))
-    if not any(each in text for each in _DISK):
-        return None
-    found = _UNWRITTEN.search(text)
-    places = [os.path.dirname(found[1] or found[2])] if found else [folder, tempfile.gettempdir()]
-    place = min(map(_existing, places), key=lambda each: shutil.disk_usage(each).free)
-    return PipelineError(
-        f"{where} failed: the disk of {one_line(place)} is full",
-        expected="room, and inodes, for what the pipeline makes",
-        todo="make room there (see `df`, and `df -i`), or name another --workdir; then run it again: what was done "
-        "before comes from the cache",
-    )
-
-
-def _existing(folder: str) -> str:
-    """Returns the folder, or its nearest existing parent: a failed write may have removed its folder."""
-    folder = os.path.abspath(folder)
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return folder

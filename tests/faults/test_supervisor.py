@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -164,18 +165,45 @@ def test_a_taken_port_costs_a_restart_on_fresh_ports(faulty, monkeypatch):
     assert "gRPC" in model_run.get_string_custom_property("history")
 
 
-def test_a_full_disk_is_reported(faulty, tmp_path):
+@pytest.mark.parametrize(
+    ("path", "whole"),
+    [
+        ("estimator", False),
+        ("keras", True),
+        *(
+            pytest.param(path, whole, marks=pytest.mark.long)
+            for path, whole in (("estimator", True), ("keras", False), ("keras_custom_loop", True))
+        ),
+    ],
+)
+def test_a_full_disk_is_named_first(faulty, tmp_path, path, whole):
+    """With `whole` not even the error's file can be written."""
     small = tmp_path / "small"
+
+    def fill(process: psutil.Process) -> None:
+        process.suspend()
+        with contextlib.suppress(OSError), open(small / "filler", "wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        process.resume()
+
     small.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=9m", "tmpfs", str(small)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={90 if whole else 9}m", "tmpfs", str(small)],
+        capture_output=True,
+        text=True,
     )
     if mounted.returncode:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
     try:
         faulty.training.root = small / "Trainer"
-        with pytest.raises(errors.TaskFailedError, match=r"No space left on device|disk|space"):
-            faulty.run("disk full", faulty.settings({"strategy": "one_device"}))
+        with pytest.raises(errors.TaskFailedError) as caught:
+            faulty.run(
+                "disk full", faulty.settings(ALONE, path), *([Fault("chief-0", TRAINING, fill)] if whole else [])
+            )
+        assert caught.value.what.startswith(f"No space left on device: the disk of {small}/Trainer/training/")
+        assert ("could not write why" in caught.value.what) is whole
+        assert "make room there" in caught.value.todo
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
 

@@ -38,6 +38,7 @@ from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 
 _REPLICAS = 2
 _BY_CHANCE = "by chance, as with dropout"
+_SHOWN = 3
 # Absolute tolerance of metrics.
 _NEXT_TO_0 = 1e-6
 # Compares a training of many replicas with one of a single device, each with its rows.
@@ -107,7 +108,7 @@ def _try_training(trial: Trial, distribution: Distribution, reading: Reading, wh
 
     def compare(many: Rows, one: Rows) -> list[Change]:
         try:
-            changes = trial.compare_updates(reading, many, one)
+            changes, apart = trial.compare_updates(reading, many, one)
         except UserCodeError as error:
             if not distribution.train.is_collective or verdict.has_replicas(distribution.train):
                 raise
@@ -115,6 +116,8 @@ def _try_training(trial: Trial, distribution: Distribution, reading: Reading, wh
             raise NotTriedError(
                 f"the trial runs in one process, where in training each worker has its own, and {error.what}"
             ) from error
+        if apart:
+            raise _not_reduced(apart)
         if not changes:
             raise NotTriedError("the first steps of training change no variable")
         return changes
@@ -149,8 +152,11 @@ def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> 
     The first is a mean over the replicas, the second a sum over the global batch. Only the user knows which one is
     meant: constants, such as the learning rate, may be chosen for either batch.
     """
-    every = Rows(size, _REPLICAS)
-    changes = compare(every, Rows(size))
+    every, own = Rows(size, _REPLICAS), size // _REPLICAS * _REPLICAS
+    # With the same mean, but other examples in each replica: the same ones would hide gradients that are not added up.
+    changes = compare(Rows(own, _REPLICAS, parts=_REPLICAS), Rows(own))
+    if _most_different(changes):
+        changes = compare(every, Rows(size))
     if exact := _find_exact(changes):
         _refuse_exact(compare(every, every), distribution)
         name, scale = exact
@@ -159,6 +165,18 @@ def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> 
             f"one device with {size:,}: it equals that of one device with {size * _REPLICAS:,}"
         ]
     return [_differs(still)] if (still := _most_different(changes)) else []
+
+
+def _not_reduced(apart: Sequence[str]) -> UserCodeError:
+    shown = ", ".join(f"`{name}`" for name in apart[:_SHOWN]) + (", …" if apart[_SHOWN:] else "")
+    return UserCodeError(
+        "the optimizer's own apply_gradients does not add up the gradients of all replicas, so that each trains a model "
+        f"of its own: under {_REPLICAS} replicas the copies of {shown} differ after the same steps",
+        expected="the same update in each replica",
+        todo="move the assignments to `_resource_apply_dense` of a tf.compat.v1.train.Optimizer, whose own "
+        "apply_gradients adds up the gradients; or reduce them first, by `batch_reduce_to` in a merge_call of "
+        "tf.distribute.get_replica_context(); or declare the strategy one_device",
+    )
 
 
 def _differs(still: Change) -> str:

@@ -33,15 +33,19 @@ class NotTriedError(Exception):
 
 
 class Rows(NamedTuple):
-    """Rows of a batch: the first ones, repeated `times` times."""
+    """Rows of a batch: the first ones, repeated `times` times; as a whole, or each of `parts` equal parts of them."""
 
     first: int
     times: int = 1
+    parts: int = 1
 
     def of(self, leaf: Any) -> Any:
         """Takes the rows of one tensor."""
-        taken = take_rows(leaf, 0, self.first)
-        return taken if self.times == 1 else join_rows([taken] * self.times)
+        step = self.first // self.parts
+        taken = [
+            take_rows(leaf, start, start + step) for start in range(0, self.first, step) for _ in range(self.times)
+        ]
+        return taken[0] if len(taken) == 1 else join_rows(taken)
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,12 @@ class Trial:
     one: tf.distribute.Strategy
     folder: str
 
-    def compare_updates(self, reading: Reading, many_rows: Rows, one_rows: Rows) -> list[Change]:
-        """Trains on examples of the first batch; returns a change for each variable that changed."""
+    def compare_updates(self, reading: Reading, many_rows: Rows, one_rows: Rows) -> tuple[list[Change], list[str]]:
+        """Trains on examples of the first batch.
+
+        Returns:
+            A change for each variable that changed; and the trained variables that each replica updates on its own.
+        """
         shared, alone = (self._input_fn(reading, rows) for rows in (many_rows, one_rows))
         for steps in _STEPS:
             try:
@@ -74,8 +82,8 @@ class Trial:
                 raise _fails(self.many, "train", error) from error
             one = self._train_alone(alone, steps, many.before)
             if changes := compare(one, many, self.many.num_replicas_in_sync):
-                return changes
-        return []
+                return changes, list(many.apart)
+        return [], []
 
     def evaluate(
         self, train: Reading, evaluation: Reading, strategy: tf.distribute.Strategy, whole: bool
@@ -164,6 +172,13 @@ class _ValuesHook(tf.compat.v1.train.SessionRunHook):
         # In begin: some strategies add ops for reading, and the graph is finalized later.
         self._values = {each.op.name: tf.identity(each) for each in variables if each.dtype.base_dtype.is_floating}
         self._trained = [each.op.name for each in tf.compat.v1.trainable_variables()]
+        # Of an ON_READ variable, such as a batch normalisation's statistics, each replica has its own by contract.
+        on_read = tf.VariableSynchronization.ON_READ
+        self._copies = {
+            each.op.name: [tf.identity(copy) for copy in getattr(each, "values", ())[1:]]
+            for each in variables
+            if each.op.name in self._values and each.synchronization != on_read
+        }
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
         for name in self._start.keys() & self._values.keys():
@@ -173,7 +188,13 @@ class _ValuesHook(tf.compat.v1.train.SessionRunHook):
         self._before = session.run(self._values)
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        self.training = Training(self._trained, self._before, session.run(self._values))
+        after, copies = session.run((self._values, self._copies))
+        apart = [
+            owner
+            for name in copies
+            if (owner := _owner(name, self._trained)) and _differ(copies[name], after[name], self._before[name])
+        ]
+        self.training = Training(self._trained, self._before, after, list(dict.fromkeys(apart)))
 
 
 def _fails(strategy: tf.distribute.Strategy, verb: str, error: Exception) -> UserCodeError:
@@ -203,6 +224,8 @@ class Training(NamedTuple):
     trained: Sequence[str]
     before: dict[str, np.ndarray]
     after: dict[str, np.ndarray]
+    # Trained variables whose copies in the replicas, or those of their slots, differ.
+    apart: Sequence[str] = ()
 
     def change(self, name: str) -> np.ndarray:
         """Returns the change of a variable."""
@@ -234,8 +257,7 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
     """
     kinds: dict[str, dict[str, str]] = defaultdict(dict)
     for name in filter(many.after.__contains__, one.after):
-        owner = max((each for each in one.trained if f"/{each}/" in f"/{name}/"), key=len, default="")
-        if owner:
+        if owner := _owner(name, one.trained):
             kinds["" if name == owner else name.rsplit("/", 1)[-1]][owner] = name
     found: dict[str, list[Change]] = defaultdict(list)
     # The weights, whose slot is "", come last.
@@ -259,6 +281,17 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
         for changes in found.values()
         if changes
     ]
+
+
+def _owner(name: str, trained: Sequence[str]) -> str:
+    """Returns the trained variable that a variable is, or is a slot of; empty if there is none."""
+    return max((each for each in trained if f"/{each}/" in f"/{name}/"), key=len, default="")
+
+
+def _differ(copies: Sequence[np.ndarray], first: np.ndarray, before: np.ndarray) -> bool:
+    """Returns True if copies of a variable differ by more than rounding."""
+    noise = _EQUAL * float(np.max(np.abs(first - before), initial=0.0))
+    return not all(np.allclose(each, first, rtol=1e-6, atol=noise, equal_nan=True) for each in copies)
 
 
 def scale_of(

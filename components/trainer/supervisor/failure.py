@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from tfx_estimator.components.trainer.protocol.events import STOPPED
+from tfx_estimator.components.trainer.protocol.events import STOPPED, UNWRITTEN
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.files import full_disk
+from tfx_estimator.pipeline.base.text import one_line
 
 RESUMES = "the next run resumes from the last checkpoint"
 
@@ -40,6 +42,8 @@ def ended(process: TaskProcess, code: int) -> Failure:
             todo="run the same again: training resumes from there",
         )
         return Failure(process.name, "was asked to stop", retryable=False, error=stopped)
+    if code == UNWRITTEN:
+        return _no_room(process, process.files.folder, "ended, and could not write why")
     if code == 0:
         return _exited_early(process)
     killed = code < 0 or code >= errors.SIGNALLED
@@ -86,6 +90,8 @@ def _exited_early(process: TaskProcess) -> Failure:
 
 def _raised(process: TaskProcess, record: dict) -> Failure:
     """Describes a task that raised an error, from its error file."""
+    if place := full_disk(record["what"], process.files.folder):
+        return _no_room(process, place, f"failed: {record['type']}: {record['what']}\n{record['where']}")
     if (error := errors.from_json(record)) is not None:
         error.todo = error.todo or f"see {process.files.log}"
     else:
@@ -98,6 +104,15 @@ def _raised(process: TaskProcess, record: dict) -> Failure:
     first_line = (record["what"].splitlines() or [""])[0][:120]
     cause = f"failed: {record['type']}: {first_line}"
     return Failure(process.name, cause, retryable=record["peer"], error=error, from_peer=record["peer"])
+
+
+def _no_room(process: TaskProcess, place: str, what: str) -> Failure:
+    error = errors.TaskFailedError(
+        f"No space left on device: the disk of {one_line(place)} is full; task {process.name} {what}",
+        expected="room, and inodes, for checkpoints and the model",
+        todo=f"make room there (see `df`, and `df -i`); {RESUMES}",
+    )
+    return Failure(process.name, "found no space left on device", retryable=False, error=error)
 
 
 def _signal_name(number: int) -> str:

@@ -7,6 +7,7 @@ TFX runner has already run some.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -16,7 +17,14 @@ from typing import TYPE_CHECKING, NoReturn, Optional
 
 from tfx_estimator.components.trainer.cluster.plan import VISIBLE_GPUS, visible_gpus
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.protocol.events import STOPPED, Event, ProgressWriter, StoppedByRequestError, beat
+from tfx_estimator.components.trainer.protocol.events import (
+    STOPPED,
+    UNWRITTEN,
+    Event,
+    ProgressWriter,
+    StoppedByRequestError,
+    beat,
+)
 from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskFiles, TaskSpec
 from tfx_estimator.pipeline.base.cpus import available_cpus, cpu_quota
 from tfx_estimator.pipeline.base.ending.keeper import keep
@@ -114,8 +122,10 @@ def _fail(error: BaseException, files: TaskFiles) -> NoReturn:
         with contextlib.suppress(OSError):
             traceback.print_exc()
         code = error.exit_code if isinstance(error, TfxEstimatorError) else code
-        with contextlib.suppress(OSError):
+        try:
             _write_error(files.error, error)
+        except OSError as unwritten:
+            code = UNWRITTEN if unwritten.errno in (errno.ENOSPC, errno.EDQUOT) else code
     finally:
         # Not sys.exit: TensorFlow's servers may wait in their destructors for tasks that have gone.
         os._exit(code)

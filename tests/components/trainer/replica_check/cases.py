@@ -67,6 +67,52 @@ def alone(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
     return minimize(optimizer, loss)
 
 
+class Assigning(train.Optimizer):
+    """As BERT's: slots by get_variable, and assignments in its own apply_gradients."""
+
+    def __init__(self, reduces: bool) -> None:
+        super().__init__(use_locking=False, name="Assigning")
+        self._reduces = reduces
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> tf.Operation:
+        gradients, variables = zip(*grads_and_vars)
+        if self._reduces:
+            gradients = tf.distribute.get_replica_context().merge_call(
+                lambda strategy, *pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, pairs),
+                args=tuple(zip(gradients, variables)),
+            )
+        assigned = []
+        for gradient, variable in zip(gradients, variables):
+            zeros = tf.zeros_initializer()
+            moment = tf.compat.v1.get_variable(
+                f"{variable.name.partition(':')[0]}/adam_m", variable.shape, initializer=zeros, trainable=False
+            )
+            after = 0.9 * moment + 0.1 * gradient
+            assigned += [variable.assign(variable - 0.1 * after), moment.assign(after)]
+        return tf.group(*assigned, global_step.assign_add(1))
+
+
+class Overriding(train.Optimizer):
+    """The same update where TensorFlow's own apply_gradients calls it."""
+
+    def __init__(self) -> None:
+        super().__init__(use_locking=False, name="Overriding")
+
+    def _create_slots(self, var_list: Any) -> None:
+        for variable in var_list:
+            self._zeros_slot(variable, "adam_m", "adam_m")
+
+    def _resource_apply_dense(self, grad: tf.Tensor, handle: Any) -> tf.Operation:
+        moment = self.get_slot(handle, "adam_m")
+        after = 0.9 * moment + 0.1 * grad
+        return tf.group(moment.assign(after), handle.assign(handle - 0.1 * after))
+
+
+OPTIMIZERS |= {
+    "assigning": lambda: Assigning(reduces=False),
+    "reducing": lambda: Assigning(reduces=True),
+    "overriding": Overriding,
+}
 STEPS = {"minimize": minimize, "apply": apply, "clip": clip, "updates": updates, "alone": alone}
 
 
