@@ -11,7 +11,7 @@ from typing import Optional
 
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line, printable
-from tfx_estimator.pipeline.user_source.frames import causes, user_lines, without_stacks
+from tfx_estimator.pipeline.user_source.frames import causes, reason, user_lines
 
 _DISK = ("No space left on device", "Disk quota exceeded", "database or disk is full")
 # The path in the messages of TensorFlow and Python.
@@ -29,11 +29,8 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
     if full := _full_disk(causes(error), where, os.path.dirname(log)):
         return full
     ended = next((cause for cause in causes(error) if isinstance(cause, SystemExit)), None)
-    message = (
-        f"{type(error).__name__}: {_shorten(without_stacks(str(error)))}"
-        if ended is None
-        else f"it ended the process: {ended!r}"
-    )
+    kind, text = reason(error)
+    message = f"{kind}: {_shorten(text)}" if ended is None else f"it ended the process: {ended!r}"
     if lines := user_lines(error):
         return UserCodeError(
             f"{where} failed in your code: {message}\n{''.join(lines[-3:]).rstrip()}",
