@@ -7,10 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.pipeline.base.errors import TrainingError
 
 # Steps beyond the global step, with parameter servers only; steps that float16 skipped.
 EXTRA_STEPS, SKIPPED_STEPS = "extra_steps", "skipped_steps"
 _EVERY_SECONDS = 0.5
+
+
+def not_a_number(what: str) -> TrainingError:
+    """Returns the error of a training that has diverged, on any path."""
+    return TrainingError(
+        f"{what} is not a number: training has diverged, or its input holds NaN or infinity",
+        expected="a finite loss",
+        todo="lower trainer.optimizer.learning_rate, or your own optimizer's, or clip the gradients, and check that "
+        "the preprocessing_fn returns finite values; a changed declaration starts at step 0",
+    )
 
 
 class Observer:

@@ -19,7 +19,7 @@ from tfx_estimator.model_fn.step.precision import FLOAT16, FLOAT32, SKIPPED_STEP
 from tfx_estimator.model_fn.step.step import Step, logits_of
 from tfx_estimator.model_fn.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights
-from tfx_estimator.model_fn.user_models.keras_model import predictions, require_trainable
+from tfx_estimator.model_fn.user_models.keras_model import explained, predictions, require_trainable
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -68,7 +68,8 @@ def make_model_fn(
             model = build(params, trains)
 
         def call(features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-            logits = logits_of(model, features, training, division, params["num_classes"])
+            with explained(features):
+                logits = logits_of(model, features, training, division, params["num_classes"])
             if division:
                 division.check(model)
             return logits

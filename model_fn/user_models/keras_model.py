@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from traceback import extract_stack
 from typing import Any, Optional, Union
 
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.user_source.frames import MADE_BY, is_users, reason, user_lines
 
 Features = Mapping[str, tf.Tensor]
 # Names of features, and of a served model's outputs; the Evaluator reads PROBABILITIES.
@@ -121,15 +125,36 @@ def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
     """Creates a model's variables by calling it with a dummy example, and returns its outputs."""
     features = example(spec)
     inputs = inputs_of(model, features)
-    try:
+    with explained(features):
         return model(inputs, training=False)
+
+
+@functools.cache
+def note_makers() -> None:
+    """Makes each layer know the user's line that makes it: a call of the layer fails far from that line."""
+    make = tf.keras.layers.Layer.__new__
+
+    def noting(cls: type, *args: Any, **kwargs: Any) -> Any:
+        layer = make(cls, *args, **kwargs)
+        layer.__dict__[MADE_BY] = next((each for each in extract_stack()[::-1] if is_users(each.filename)), None)
+        return layer
+
+    tf.keras.layers.Layer.__new__ = noting
+
+
+@contextlib.contextmanager
+def explained(features: Features) -> Iterator[None]:
+    """Gives an error in a model's call the features' shapes, Keras's reason and the user's lines."""
+    tf.debugging.disable_traceback_filtering()  # Keras would cut its layers out
+    try:
+        yield
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-        shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in features.items())
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        shapes = ", ".join(f"{name} {each.shape}" for name, each in features.items())
+        what = f"the model cannot be called with a batch of the features, {shapes}: {': '.join(reason(error))}"
         raise UserCodeError(
-            f"trainer.model: the model cannot be called with a batch of the features, {shapes}: {reason}",
+            f"trainer.model: {what}\n{''.join(user_lines(error)[-3:])}".rstrip(),
             expected="a model that takes them; a layer whose variables depend on a shape needs that shape to be known",
-            todo="correct the model's input; or have the preprocessing_fn return features of a known shape",
+            todo="correct the layer or the model's input; or have the preprocessing_fn return other shapes",
         ) from error
 
 

@@ -7,7 +7,7 @@ import os
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.files import full_disk
 from tfx_estimator.pipeline.base.text import one_line, printable
-from tfx_estimator.pipeline.user_source.frames import causes, user_lines, without_stacks
+from tfx_estimator.pipeline.user_source.frames import causes, reason, user_lines
 
 _LONGEST = 600
 
@@ -26,11 +26,8 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
             "before comes from the cache",
         )
     ended = next((cause for cause in causes(error) if isinstance(cause, SystemExit)), None)
-    message = (
-        f"{type(error).__name__}: {_shorten(without_stacks(str(error)))}"
-        if ended is None
-        else f"it ended the process: {ended!r}"
-    )
+    kind, text = reason(error)
+    message = f"{kind}: {_shorten(text)}" if ended is None else f"it ended the process: {ended!r}"
     if lines := user_lines(error):
         return UserCodeError(
             f"{where} failed in your code: {message}\n{''.join(lines[-3:]).rstrip()}",

@@ -16,6 +16,9 @@ _GENERATED = "__autograph_generated"
 _AUTOGRAPH_LINE = re.compile(r'^ {4,}(File "(.+)", line \d+, in .+?)  \*+ *\n +(.+)$', re.MULTILINE)
 # For nested layers, Keras nests such texts.
 _WRAPPED = "in user code:\n"
+# Around the reason, Keras names the layer and its arguments.
+_CALLED = re.compile(r"Exception encountered when calling (.+)\.\n *\n *(?:{{function_node .+?}} )?")
+MADE_BY = "_tfx_estimator_made_by"  # an object's attribute with the user's line that made it
 _INNERMOST = re.compile(r"\n *\n( +)((?:\w+\.)*\w+): (.+(?:\n(?! *\n).+)*)")
 # For a loop, AutoGraph's text begins with its own requirement, followed by the actual error.
 _RAN_INTO = re.compile(r"\bAutoGraph tried to define it automatically, but ran into a (\w+): (.+)", re.DOTALL)
@@ -45,21 +48,28 @@ def user_lines(error: BaseException) -> list[str]:
 
     The innermost of the latest error is the last.
     """
-    frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
+    frames = []
+    for tb in (cause.__traceback__ for cause in reversed(causes(error))):
+        for (frame, _), shown in zip(traceback.walk_tb(tb), traceback.extract_tb(tb)):
+            made_by = getattr(frame.f_locals.get("self"), "__dict__", {}).get(MADE_BY)
+            frames += [made_by, shown] if made_by else [shown]
     text = str(error)
     if without_stacks(text) != text and type(error).__name__ not in _OF_NO_LINE:
         made = dict.fromkeys(_FRAME.findall(text))
         frames += [traceback.FrameSummary(file, int(line), name) for file, line, name in made]
     original = [f"  {where}\n    {code}\n" for where, file, code in _AUTOGRAPH_LINE.findall(text) if is_users(file)]
-    return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + original
+    # Once each: a layer has several frames, and so has a line that several errors passed.
+    once = {(each.filename, each.lineno, each.name): each for each in reversed(frames) if is_users(each.filename)}
+    return traceback.format_list([*once.values()][::-1]) + original
 
 
-def unwrapped(text: str) -> tuple[str, str]:
-    """Returns type and text of the innermost error in a text of AutoGraph or Keras; both empty for another text."""
+def reason(error: BaseException) -> tuple[str, str]:
+    """Returns type and text of an error, or of the innermost one in a text of AutoGraph or Keras."""
+    text = _CALLED.sub(r"\1: ", str(error)).partition("\n\nCall arguments received by ")[0]
     _, wrapped, inner = text.rpartition(_WRAPPED)
     found = _INNERMOST.search(inner) if wrapped else None
     if not found:
-        return "", ""
+        return type(error).__name__, without_stacks(text)
     message = found[3].replace(f"\n{found[1]}", "\n")
     ran_into = _RAN_INTO.search(message)
     return (ran_into[1], ran_into[2]) if ran_into else (found[2], message)

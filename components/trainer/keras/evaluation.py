@@ -20,7 +20,7 @@ from tfx_estimator.components.trainer.checkpoint import step_of
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saving import restore_weights
-from tfx_estimator.components.trainer.keras.watch import not_a_number
+from tfx_estimator.components.trainer.observers import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.model_fn.step.compiled_classifier import RETURNED

@@ -10,10 +10,9 @@ from typing import Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.saving import Saver
-from tfx_estimator.components.trainer.observers import Observer
+from tfx_estimator.components.trainer.observers import Observer, not_a_number
 from tfx_estimator.components.trainer.protocol.events import PeerLostError, stop_step
 from tfx_estimator.model_fn.optim.averaging import Averaging
-from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Between two checks for the request to stop; no execution is much longer.
@@ -182,16 +181,6 @@ class Watch:
         self._pause = 1 if self._fixed else max(min(_CHECK_SECONDS / max(seconds, 1e-9), 2 * self._pause), 1)
         self._agree_at = self.step + int(self._pause)
         self._steps, self._seconds = 0, 0.0
-
-
-def not_a_number(what: str) -> TrainingError:
-    """Returns the error of a training that has diverged."""
-    return TrainingError(
-        f"{what} is not a number: training has diverged, or its input holds NaN or infinity",
-        expected="a finite loss",
-        todo="lower trainer.optimizer.learning_rate or clip the gradients, and check that the preprocessing_fn returns "
-        "finite values; a changed declaration starts at step 0",
-    )
 
 
 def mean_over_tasks(strategy: tf.distribute.Strategy) -> Callable[..., Sequence[float]]:

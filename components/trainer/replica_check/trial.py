@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec
 from tfx_estimator.components.trainer.user_input.rows import KINDS, join_rows, take_rows
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.user_source.frames import reason
 
 # If the first step changes nothing, as in a warm-up from 0, later ones may.
 _STEPS = (1, 5)
@@ -209,13 +210,8 @@ def _fails(strategy: tf.distribute.Strategy, verb: str, error: Exception) -> Use
 
 
 def _cause(error: Exception) -> str:
-    """Returns the line of TensorFlow's message that names the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    name = type(error).__name__
-    if "in user code" in str(error):
-        return next((line for line in lines if line.startswith(f"{name}:")), name)
-    skipped = ('File "', "Detected at", "Graph execution error", "Node:", "[[", "Original stack")
-    return f"{name}: {next((line for line in lines if not line.startswith(skipped)), '')}"
+    """Returns type and first line of an error's reason."""
+    return ": ".join(reason(error)).splitlines()[0]
 
 
 class Training(NamedTuple):

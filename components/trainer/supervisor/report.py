@@ -53,6 +53,7 @@ class Report:
         self._started = time.monotonic()
         self._first: Optional[int] = None
         self._last: Optional[int] = None
+        self._first_loss = 0.0
         self._skipped: Optional[int] = None
         self._repeated = 0
         # The current attempt: time and step of its first report and of its last ones.
@@ -162,6 +163,11 @@ class Report:
         loss = f", loss {event['loss']:.4f}" if "loss" in event else ""
         rate = f"{pace * self._batch:,.0f} examples/s" if self._batch else f"{pace:,.1f} steps/s"
         logger.info(f"step {step}/{self._total or '?'}{loss}{f', {rate}' if pace else ''}{self._left(step)}")
+        now, todo = abs(event.get("loss", 0.0)), "lower trainer.optimizer.learning_rate or clip the gradients"
+        first = self._first_loss = self._first_loss or now
+        if 0 < 1000 * first <= now:
+            logger.warning(f"the loss has grown from {first:.4g} to {now:.4g} at step {step}: {todo}")
+            self._first_loss = float("nan")  # warns once
 
     def _left(self, step: int) -> str:
         """Returns the time left, by the pace since the first step, including evaluations in between."""

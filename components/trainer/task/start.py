@@ -17,14 +17,8 @@ from typing import TYPE_CHECKING, NoReturn, Optional
 
 from tfx_estimator.components.trainer.cluster.plan import VISIBLE_GPUS, visible_gpus
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.protocol.events import (
-    STOPPED,
-    UNWRITTEN,
-    Event,
-    ProgressWriter,
-    StoppedByRequestError,
-    beat,
-)
+from tfx_estimator.components.trainer.observers import not_a_number
+from tfx_estimator.components.trainer.protocol import events
 from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskFiles, TaskSpec
 from tfx_estimator.pipeline.base.cpus import available_cpus, cpu_quota
 from tfx_estimator.pipeline.base.ending.keeper import keep
@@ -33,7 +27,7 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError, to_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
-from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, without_stacks
+from tfx_estimator.pipeline.user_source.frames import reason, user_lines
 
 if TYPE_CHECKING:
     from tfx_estimator.components.trainer.job import TaskContext
@@ -62,7 +56,7 @@ def main(argv: list[str]) -> int:
     # The code below runs in a child of the keeper, which kills everything that it leaves behind.
     end_within = keep(task.supervisor_pid)
     _enter_network(task)
-    beat(files.alive)
+    events.beat(files.alive)
     work_is_done = note_ends(files.ends)
     if task.type == DRY_RUN:
         note_stacks(files.stacks)
@@ -91,9 +85,9 @@ def _run(run: Callable[[TaskContext], None], context: TaskContext) -> int:
     """Runs the task's work; returns the exit code."""
     try:
         run(context)
-    except StoppedByRequestError:
-        context.progress.write(Event.STOPPED)
-        return STOPPED
+    except events.StoppedByRequestError:
+        context.progress.write(events.Event.STOPPED)
+        return events.STOPPED
     return 0
 
 
@@ -111,7 +105,7 @@ def _notifier(context: TaskContext) -> Optional[Callable[[str], None]]:
     if context.task.type == DRY_RUN:
         return None
     done = f"the work of {context.task.name} is done"
-    return lambda text: context.progress.write(Event.NOTICED, text=f"{done}; {text}: wait for it in your own code")
+    return lambda text: context.progress.write(events.Event.NOTICED, text=f"{done}; {text}: wait for it in your code")
 
 
 def _fail(error: BaseException, files: TaskFiles) -> NoReturn:
@@ -121,11 +115,15 @@ def _fail(error: BaseException, files: TaskFiles) -> NoReturn:
         # On a full disk both writes fail.
         with contextlib.suppress(OSError):
             traceback.print_exc()
+        # From the hook that each Estimator has.
+        if type(error).__name__ == "NanLossDuringTrainingError":
+            step = events.ProgressReader(files.progress).step()
+            error = not_a_number(f"the loss of step {step}" if step >= 0 else "the loss")
         code = error.exit_code if isinstance(error, TfxEstimatorError) else code
         try:
             _write_error(files.error, error)
         except OSError as unwritten:
-            code = UNWRITTEN if unwritten.errno in (errno.ENOSPC, errno.EDQUOT) else code
+            code = events.UNWRITTEN if unwritten.errno in (errno.ENOSPC, errno.EDQUOT) else code
     finally:
         # Not sys.exit: TensorFlow's servers may wait in their destructors for tasks that have gone.
         os._exit(code)
@@ -142,7 +140,7 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
 
     # Before the user's code, on each path: a run_fn may use `tf.estimator`, too.
     bring_back_estimator()
-    context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
+    context = TaskContext(Job.load(job_path), task, events.ProgressWriter(files.progress))
     runtime.apply(context.settings.section, context.settings.spinning)
     if task.type == DRY_RUN:
         from tfx_estimator.components.trainer.dry_run import costs, trial
@@ -189,11 +187,9 @@ def _enter_network(task: TaskSpec) -> None:
 def _write_error(path: str, error: BaseException) -> None:
     """Writes the error for the supervisor, with the user's lines of its traceback, if any."""
     ours = isinstance(error, TfxEstimatorError)
-    name, text = type(error).__name__, str(error)
-    peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))
+    peer = type(error).__name__ in _PEER_ERRORS or (not ours and any(word in str(error) for word in _PEER_WORDS))
     lines = [] if ours else user_lines(error)
-    kind, inner = unwrapped(text) if not ours and not peer else ("", "")
-    name, text = kind or name, without_stacks(inner or text)
+    name, text = reason(error)
     foreign = {"type": name, "what": text, "expected": "", "todo": "fix the code above" if lines else ""}
     record = {
         **(to_json(error) if isinstance(error, TfxEstimatorError) else foreign),

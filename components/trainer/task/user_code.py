@@ -23,6 +23,7 @@ from tfx.utils import io_utils, path_utils
 from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN
+from tfx_estimator.model_fn.user_models.keras_model import note_makers
 from tfx_estimator.model_fn.user_models.warm_start import Matched
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.known import expand
@@ -54,6 +55,7 @@ def find_function(target: str) -> Callable:
 
 def call_network(function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
     """Calls a function that returns a Keras model."""
+    note_makers()
     given, named = arguments_of_network(function, num_classes, params)
     return function(*given, **named)
 

@@ -134,7 +134,7 @@ def test_a_model_that_does_not_take_the_features_is_refused():
     build(built, spec)
     assert built.built
     wrong = tf.keras.Sequential([tf.keras.layers.Conv2D(2, 9), tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
-    with pytest.raises(UserCodeError, match=r"cannot be called with a batch of the features, image \[1, 4, 4, 1\]"):
+    with pytest.raises(UserCodeError, match=r"cannot be called with a batch of the features, image \(1, 4, 4, 1\)"):
         build(wrong, spec)
 
 

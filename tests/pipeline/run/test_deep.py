@@ -68,6 +68,15 @@ def test_an_early_stopping_metric_that_the_model_lacks_is_reported_with_those_it
     assert "expected: one of accuracy, average_loss, loss" in stderr
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["keras", "estimator"])
+def test_a_layer_that_does_not_take_its_input_is_shown_with_the_line_that_made_it(deep, path):
+    nets = NETWORK.replace("Flatten(), dense", "Flatten(), tf.keras.layers.Reshape([100]), dense")
+    stderr = deep(4, trainer=f'model: "nets:network", path: {path}', nets=nets).err
+    assert "784" in stderr
+    assert 'nets.py", line 7, in network\n        return tf.keras.Sequential([tf.keras.layers.Flatten(), tf' in stderr
+
+
 PREPROCESSING = """
 import tensorflow as tf
 

@@ -192,6 +192,20 @@ def test_an_error_in_a_nested_layer_is_reported_itself(users, tmp_path, empty):
     assert record["todo"] == "fix the code above"
 
 
+def test_keras_reason_is_reported_with_the_layer(tmp_path):
+    text = (
+        "Exception encountered when calling layer 'cut' (type Reshape).\n\nsizes differ:\n\n3072 and 100\n\n"
+        "Call arguments received by layer 'cut' (type Reshape):\n  • inputs=tf.Tensor"
+    )
+    record = _record(ValueError(text), tmp_path)
+    assert record["what"] == "layer 'cut' (type Reshape): sizes differ:\n\n3072 and 100"
+    # In a converted function, indented.
+    inner = text.replace("sizes differ:\n\n", "").replace("\n", "\n    ")
+    converted = f'in user code:\n\n    File "/lib/site-packages/keras/a.py", line 1, in b\n\n    ValueError: {inner}'
+    record = _record(ValueError(converted), tmp_path)
+    assert (record["type"], record["what"]) == ("ValueError", "layer 'cut' (type Reshape): 3072 and 100")
+
+
 @pytest.mark.parametrize("text", ["bad pixel", "in user code:\n\n    File", "", "a: b\n\n c: d"])
 def test_any_other_text_is_reported_unchanged(text, tmp_path):
     record = _record(ValueError(text), tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -37,6 +38,24 @@ def test_a_started_task_logs_its_pid(caplog):
     for kind in (CHIEF, WORKER):
         report.record(TaskSpec(kind, 0, 1), {"event": Event.STARTED, "pid": 77})
     assert [record.getMessage() for record in caplog.records] == ["started, pid 77", "worker-0 started, pid 77"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "warned"),
+    [
+        ([2.0, 1999.0, 2000.0, 3000.0], ["from 2 to 2000 at step 2"]),
+        ([None, -0.5, 1.0, math.inf], ["from 0.5 to inf at step 3"]),
+        ([0.0, 2.0, 1.0, math.nan, 1e-9], []),
+    ],
+)
+def test_the_first_report_of_a_loss_a_thousand_times_the_first_one_is_warned_of(caplog, losses, warned):
+    caplog.set_level("WARNING", "absl.tfx_estimator")
+    report = Report(batch_size=8, total_steps=50)
+    for step, loss in enumerate(losses):
+        event = {"event": Event.STEP, "step": step, "time": float(step), **({} if loss is None else {"loss": loss})}
+        report.record(TaskSpec("chief", 0, 1), event)
+    found = [record.getMessage() for record in caplog.records]
+    assert [text.partition("grown ")[2].partition(":")[0] for text in found] == warned
 
 
 def test_repeated_steps_are_counted_as_the_last_event_has_them():
