@@ -21,12 +21,14 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
+from tfx_estimator.components.inventory import DamagedInputError, put_aside
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.ending import leaving, scratch, shared_status, signals
 from tfx_estimator.pipeline.base.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.lock import in_use
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
@@ -35,6 +37,8 @@ from tfx_estimator.pipeline.runners.buckets import StoredMetadata, check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 from tfx_estimator.pipeline.user_source.frames import user_lines
+
+logger = get_logger("run")
 
 
 class LocalRunner(LocalDagRunner):
@@ -74,8 +78,11 @@ class LocalRunner(LocalDagRunner):
         connection = metadata.Metadata(getattr(config, config.WhichOneof("connection_config")))
         nodes = [_not_reached(node.pipeline_node) for node in pipeline.nodes]
         listener.run_started(nodes)
-        for index, node in enumerate(pipeline.nodes, 1):
-            name = node.pipeline_node.node_info.id
+        # Of damaged inputs; limited, because a disk may damage whatever is written.
+        index, repairs = 0, len(nodes)
+        while index < len(nodes):
+            node, name = pipeline.nodes[index], nodes[index].node
+            index += 1
             shared_status.at(f"in component {name}")
             listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
@@ -90,6 +97,12 @@ class LocalRunner(LocalDagRunner):
                     custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
                 ).launch()
             except BaseException as error:
+                if isinstance(error, DamagedInputError) and repairs and not signals.received():
+                    put_aside(error.path)
+                    source = _source(node.pipeline_node, error.key)
+                    logger.warning(f"{error.what}; {source} makes it again")
+                    index, repairs = [each.node for each in nodes].index(source), repairs - 1
+                    continue
                 if self._stored:
                     with contextlib.suppress(TfxEstimatorError):  # the first error matters more
                         self._stored.store()
@@ -151,6 +164,11 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
 
 def _not_reached(node: pipeline_pb2.PipelineNode) -> NodeRun:
     return NodeRun(node.node_info.id, NOT_REACHED, 0.0, None, tuple(node.upstream_nodes))
+
+
+def _source(node: pipeline_pb2.PipelineNode, key: str) -> str:
+    """Returns the component that makes an input."""
+    return node.inputs.inputs[key].channels[0].producer_node_query.id
 
 
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
