@@ -44,12 +44,9 @@ _LOST = ("DataLossError", "corrupted record", "Not a valid TFRecord", "while dec
 
 
 class DamagedInputError(DamagedDataError):
-    """A file of an input has changed since it was published.
+    """The file at `path`, of an input, has changed since it was published."""
 
-    `path` is the file's, and `key` the input's name.
-    """
-
-    path = key = ""
+    path = ""
 
 
 def note(artifact: metadata_store_pb2.Artifact, type_name: str) -> None:
@@ -119,30 +116,25 @@ def _all(do: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
 @contextlib.contextmanager
 def checked_inputs(inputs: Artifacts) -> Iterator[None]:
     """Raises DamagedInputError for a damaged file of the inputs: before they are read, and if reading them fails."""
-    artifacts = [(key, artifact) for key, channel in inputs.items() for artifact in channel]
-    for key, artifact in artifacts:
-        if error := _found(key, artifact, whole=artifact.type_name != _EXAMPLES):
-            raise error
+    artifacts = [artifact for channel in inputs.values() for artifact in channel]
+    for artifact in artifacts:
+        _check(artifact, whole=artifact.type_name != _EXAMPLES)
     try:
         yield
-    except DamagedInputError:
-        raise
     except Exception as error:
         messages = "\n".join(f"{type(each).__name__}: {each}" for each in causes(error))
-        for key, artifact in artifacts if any(each in messages for each in _LOST) else ():
-            if found := _found(key, artifact, whole=True):
-                raise found from error
+        for artifact in artifacts if any(each in messages for each in _LOST) else ():
+            _check(artifact, whole=True, cause=error)
         raise
 
 
-def _found(key: str, artifact: types.Artifact, whole: bool) -> Optional[DamagedInputError]:
+def _check(artifact: types.Artifact, whole: bool, cause: Optional[Exception] = None) -> None:
     path, what = damage(artifact, whole)
-    if not path:
-        return None
-    todo = f"remove {artifact.uri}, and run it again: that recreates it"
-    error = DamagedInputError(f"damaged file {one_line(path)}: {what}", expected=_EXPECTED, todo=todo)
-    error.path, error.key = path, key
-    return error
+    if path:
+        todo = f"remove {artifact.uri}, and run it again: that recreates it"
+        error = DamagedInputError(f"damaged file {one_line(path)}: {what}", expected=_EXPECTED, todo=todo)
+        error.path = path
+        raise error from cause
 
 
 def put_aside(path: str) -> None:

@@ -35,7 +35,7 @@ from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run, relocate_artifacts
 from tfx_estimator.pipeline.runners.buckets import StoredMetadata, check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
-from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
+from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, RAN, Listener, NodeRun
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 logger = get_logger("run")
@@ -66,9 +66,24 @@ class LocalRunner(LocalDagRunner):
             super().run_with_ir(pipeline, run_options)
             return
         with self._stored.used() if self._stored else contextlib.nullcontext():
-            self._run_nodes(pipeline, self._listener)
+            ran: dict[str, NodeRun] = {}
+            # Limited, because a disk may damage whatever is written.
+            repairs = len(pipeline.nodes)
+            while not self._run_nodes(pipeline, self._listener, ran, repairs):
+                repairs -= 1
 
-    def _run_nodes(self, pipeline: pipeline_pb2.Pipeline, listener: Listener) -> None:
+    def _run_nodes(
+        self, template: pipeline_pb2.Pipeline, listener: Listener, ran: dict[str, NodeRun], repairs: int
+    ) -> bool:
+        """Runs the components; returns False if a damaged input has to be made again.
+
+        That is another run to TFX, which executes each component once in a run.
+
+        Args:
+            ran: Those that ran before a repair, and are cached after it.
+        """
+        pipeline = pipeline_pb2.Pipeline()
+        pipeline.CopyFrom(template)
         run_id = datetime.datetime.now().isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
             pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
@@ -78,11 +93,8 @@ class LocalRunner(LocalDagRunner):
         connection = metadata.Metadata(getattr(config, config.WhichOneof("connection_config")))
         nodes = [_not_reached(node.pipeline_node) for node in pipeline.nodes]
         listener.run_started(nodes)
-        # Of damaged inputs; limited, because a disk may damage whatever is written.
-        index, repairs = 0, len(nodes)
-        while index < len(nodes):
-            node, name = pipeline.nodes[index], nodes[index].node
-            index += 1
+        for index, node in enumerate(pipeline.nodes, 1):
+            name = node.pipeline_node.node_info.id
             shared_status.at(f"in component {name}")
             listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
@@ -99,10 +111,8 @@ class LocalRunner(LocalDagRunner):
             except BaseException as error:
                 if isinstance(error, DamagedInputError) and repairs and not signals.received():
                     put_aside(error.path)
-                    source = _source(node.pipeline_node, error.key)
-                    logger.warning(f"{error.what}; {source} makes it again")
-                    index, repairs = [each.node for each in nodes].index(source), repairs - 1
-                    continue
+                    logger.warning(f"{error.what}; it is made again")
+                    return False
                 if self._stored:
                     with contextlib.suppress(TfxEstimatorError):  # the first error matters more
                         self._stored.store()
@@ -119,7 +129,11 @@ class LocalRunner(LocalDagRunner):
             execution_id = execution.execution_id if execution else None
             resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
             state = "resolved" if resolver else _state(connection, execution_id)
-            listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id))
+            ended = replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id)
+            if state == RAN:
+                ran[name] = ended
+            listener.node_ended(ran.get(name, ended))
+        return True
 
 
 def check_data(loaded: Loaded) -> None:
@@ -166,17 +180,12 @@ def _not_reached(node: pipeline_pb2.PipelineNode) -> NodeRun:
     return NodeRun(node.node_info.id, NOT_REACHED, 0.0, None, tuple(node.upstream_nodes))
 
 
-def _source(node: pipeline_pb2.PipelineNode, key: str) -> str:
-    """Returns the component that makes an input."""
-    return node.inputs.inputs[key].channels[0].producer_node_query.id
-
-
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
     with connection as handle:
         for execution in handle.store.get_executions_by_id([execution_id] if execution_id else []):
             if execution.last_known_state == metadata_store_pb2.Execution.CACHED:
                 return "cached"
-    return "ran"
+    return RAN
 
 
 def main(declaration: str, workdir: str) -> None:
