@@ -43,24 +43,28 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
-    """Reads a JSON file that another process may be overwriting; None if there is no file.
+def read_json(path: str, waits: tuple[float, ...] = (), kind: type = dict) -> Any:
+    """Reads a JSON file that another process may be overwriting; None if there is no file, or only a garbled one.
 
     From a bucket, a read may be truncated at first to the size of the file's previous version.
 
     Args:
         waits: Delays between attempts to read a file on this machine, in seconds.
+        kind: The type of its value.
     """
     for seconds in (*(RETRY_SECONDS if is_address(path) else waits), None):
         try:
             if not fileio.exists(path):
                 return None
-            with fileio.open(path) as file:
-                return json.loads(file.read())
+            with fileio.open(path, "rb") as file:
+                value = files.parsed(file.read(), kind)
         except Exception:  # stores raise any type
             if seconds is None:
                 raise
-            time.sleep(seconds)
+            value = None
+        if value is not None or seconds is None:
+            return value
+        time.sleep(seconds)
     return None
 
 
@@ -72,8 +76,8 @@ def write_error(folder: str, error: TfxEstimatorError) -> None:
 def first_error(folder: str) -> Optional[TfxEstimatorError]:
     """Reads the first error that a worker has written; None if there is none."""
     for path in sorted(fileio.glob(os.path.join(folder, f"*{_ERROR}"))):
-        with fileio.open(path) as file:
-            return from_json(json.load(file))
+        if fields := read_json(path):
+            return from_json(fields)
     return None
 
 

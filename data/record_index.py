@@ -16,6 +16,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
+from tfx_estimator.pipeline.base.files import parsed
 
 # A record is its length in 8 bytes, a checksum of that in 4, the data, and their checksum in 4.
 _LENGTH = struct.Struct("<Q")
@@ -129,9 +130,9 @@ def _check_sizes(files: Sequence[str], found: dict[str, Any]) -> None:
 
 def _load(path: str) -> Optional[dict[str, Any]]:
     try:
-        with tf.io.gfile.GFile(path, "r") as file:
-            return json.load(file)
-    except (tf.errors.NotFoundError, ValueError):
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return parsed(file.read())
+    except tf.errors.NotFoundError:
         return None
 
 

@@ -73,7 +73,8 @@ def latest(home: str, candidate: types.Artifact) -> Optional[dict[str, Any]]:
     folder = os.path.join(home, FOLDER)
     names = fileio.listdir(folder) if fileio.exists(folder) else []
     for name in sorted((name for name in names if name.endswith(".json")), reverse=True):
-        record = read_json(os.path.join(folder, name))
+        if (record := read_json(os.path.join(folder, name))) is None:
+            continue
         uri = record["uri"]
         record["uri"] = uri if is_address(uri) or os.path.isabs(uri) else os.path.join(home, uri)
         model = _artifact(record)

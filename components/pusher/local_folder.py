@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from tfx_estimator.components.pusher import versions
 from tfx_estimator.components.pusher.versions import LocalTree, Tree, chunks, same
 from tfx_estimator.pipeline.base import lock
+from tfx_estimator.pipeline.base.files import sync
 from tfx_estimator.pipeline.base.log import get_logger
 
 logger = get_logger("pusher")
@@ -93,7 +94,7 @@ def _copy(model: Tree, draft: str) -> None:
             target.flush()
             os.fsync(target.fileno())
     for top, _, _ in os.walk(draft):
-        _sync_folder(top)
+        sync(top)
 
 
 def _publish(draft: str, base: str, compared: str) -> str:
@@ -115,16 +116,5 @@ def _publish(draft: str, base: str, compared: str) -> str:
                 if error.errno not in _TAKEN:
                     raise
                 number += 1  # taken by a process that does not lock
-        _sync_folder(base)
+        sync(base)
     return str(number)
-
-
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # from file systems whose folders need no fsync
-            raise
-    finally:
-        os.close(fd)

@@ -23,9 +23,8 @@ from typing import Any, Optional, TypeGuard, Union
 
 from tfx_estimator.components.files import RETRY_SECONDS, read_json
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
-from tfx_estimator.pipeline.base import lock
+from tfx_estimator.pipeline.base import files, lock
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError
-from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address, reject_store
 
@@ -94,8 +93,9 @@ class ClaimFile:
     def write(self, claim: dict[str, Any], seen: Optional[dict[str, Any]], seconds: float = LONG) -> None:
         """Replaces the claim; if none was `seen`, keeps a newer one, where the file system has links."""
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        new = seen is None and (not os.path.exists(self._path) or files.read_json(self._path) is not None)
         with contextlib.suppress(FileExistsError):
-            write_whole(self._path, json.dumps(claim), new=seen is None)
+            files.write_whole(self._path, json.dumps(claim), new=new)
 
     def remove(self, seen: dict[str, Any]) -> None:
         """Removes the claim."""
@@ -265,8 +265,8 @@ def _take(path: str) -> Optional[int]:
 
 def _read(path: str) -> Optional[dict[str, Any]]:
     """Returns the identity of the lock's holder, if it has written one."""
-    with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
-        return dict(json.load(file))
+    with contextlib.suppress(OSError):
+        return files.read_json(path)
     return None
 
 

@@ -18,7 +18,7 @@ import keras_tuner
 from keras_tuner.engine import oracle as oracle_module
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.pipeline.base.files import finite
 from tfx_estimator.pipeline.config.rules.tune import is_whole
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANDOM, Range, TuneSection
@@ -60,11 +60,8 @@ class Result:
     @classmethod
     def load(cls, folder: str, name: str = _FILE) -> Optional[Result]:
         """Reads the file that `save` writes; None if it does not exist."""
-        path = os.path.join(folder, name)
-        if not fileio.exists(path):
+        if (fields := read_json(os.path.join(folder, name))) is None:
             return None
-        with fileio.open(path) as file:
-            fields = json.loads(file.read())
         fields["metrics"] = {name: math.nan if value is None else value for name, value in fields["metrics"].items()}
         return cls(**fields)
 

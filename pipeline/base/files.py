@@ -1,4 +1,4 @@
-"""Local files: atomic writes, the ends of long files, and errors of writing.
+"""Local files: writes that survive a power failure, our JSON files, the ends of long files, errors of writing.
 
 Standard library only: training tasks start with it.
 """
@@ -6,6 +6,7 @@ Standard library only: training tasks start with it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -30,7 +31,7 @@ _UNWRITTEN = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device:
 def write_whole(
     path: Union[str, os.PathLike[str]], content: Union[str, bytes], *, new: bool = False, named: bool = False
 ) -> None:
-    """Writes a file atomically.
+    """Writes a file atomically, and so that it survives a power failure.
 
     Args:
         new: Whether to raise FileExistsError for an existing file, if the file system has links.
@@ -56,11 +57,25 @@ def drafting(path: Union[str, os.PathLike[str]], *, new: bool = False, named: bo
         if named:
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(draft, os.stat(path).st_mode & _PERMISSIONS)
+        sync(draft)
         if not (new and _is_linked(draft, path)):
             os.replace(draft, path)
+        sync(folder or os.curdir)
     finally:
         with contextlib.suppress(OSError):
             os.remove(draft)
+
+
+def sync(path: Union[str, os.PathLike[str]]) -> None:
+    """Makes a file, or the names in a folder, survive a power failure."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # from file systems that need no fsync
+            raise
+    finally:
+        os.close(fd)
 
 
 def make_dated(parent: Union[str, os.PathLike[str]]) -> str:
@@ -119,6 +134,23 @@ def _is_linked(draft: str, path: Union[str, os.PathLike[str]]) -> bool:
 def write_json(path: Union[str, os.PathLike[str]], value: Any, **options: Any) -> None:
     """Writes a value as JSON atomically, with options of `json.dumps`."""
     write_whole(path, json.dumps(value, **options))
+
+
+def read_json(path: Union[str, os.PathLike[str]], kind: type = dict) -> Any:
+    """Reads a JSON file of ours; None if there is none, see `parsed`."""
+    try:
+        with open(path, "rb") as file:
+            return parsed(file.read(), kind)
+    except FileNotFoundError:
+        return None
+
+
+def parsed(content: Union[str, bytes], kind: type = dict) -> Any:
+    """Returns a JSON file's value; None if it is empty or garbled, as after a power failure, or of another type."""
+    with contextlib.suppress(ValueError):
+        value = json.loads(content)
+        return value if isinstance(value, kind) else None
+    return None
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""`tfx-estimator doctor`: checks what this machine can do. Imports only the standard library."""
+"""`tfx-estimator doctor`: checks what this machine can do, with the standard library only, or the files of runs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 HELP = "check whether this machine can run pipelines, and say how to fix what is missing"
 _EPILOG = """\
 The exit code is 0 if a pipeline can run here, else 1. Warnings, of features that will not work, do not change it.
+With --runs it is 1 if a file is damaged.
 """
 
 
@@ -24,8 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument("--quick", action="store_true", help="leave out the training of some steps in two processes")
+    parser.add_argument(
+        "--runs", action="store_true", help="compare the files of all runs with their checksums instead"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_workdir(parser, "where results will go")
+    add_workdir(parser, "where results are, or will go")
     parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept (default: TFDS's)")
 
 
@@ -35,8 +39,11 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.doctor.machine import FAILED
 
+    if args.runs:
+        from tfx_estimator.pipeline.doctor.artifacts import check_runs
+
     found = []
-    for finding in examine(args.workdir, args.data_dir, args.quick):
+    for finding in check_runs(args.workdir) if args.runs else examine(args.workdir, args.data_dir, args.quick):
         found.append(finding)
         if not args.json:
             say(one_line(f"{finding.state:<8} {finding.name:<16} {finding.what}"))
@@ -45,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
         say(json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2))
-    else:
+    elif not args.runs:
         say(f"pipelines cannot run here: {', '.join(failed)}" if failed else "pipelines can run here")
     return int(bool(failed))
 

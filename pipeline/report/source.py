@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +14,7 @@ import yaml
 
 from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.files import read_json
 from tfx_estimator.pipeline.base.installed import version_of
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.paths import is_address
@@ -79,8 +78,7 @@ def find_runs(named: Sequence[str]) -> list[Run]:
         raise DeclarationError(
             "no run can be read there:\n  " + "\n  ".join(wrong) if len(wrong) > 1 else wrong[0],
             expected=f"a run's log folder, which holds {DECLARATION}, or a pipeline's folder, which holds logs/",
-            todo="name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for another one; if its "
-            f"{SUMMARY} is damaged, remove that for a report of the rest",
+            todo="name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for another one",
         )
     return runs
 
@@ -111,23 +109,24 @@ def _start_order(logs: str) -> tuple[int, list[tuple[int, str]]]:
     # Runs that start in the same second are named -2, -3 and so on; -10 comes after -9.
     name = [(int(digits or 0), text) for digits, text in re.findall(r"([0-9]+)|([^0-9]+)", os.path.basename(logs))]
     try:
-        with open(os.path.join(logs, SUMMARY), encoding="utf-8") as file:
-            return int(datetime.datetime.fromisoformat(json.load(file)["started"]).timestamp()), name
-    except (OSError, ValueError, KeyError):
+        started = read_json(os.path.join(logs, SUMMARY))["started"]
+        return int(datetime.datetime.fromisoformat(started).timestamp()), name
+    except (OSError, ValueError, KeyError, TypeError):
         return int(os.path.getmtime(os.path.join(logs, DECLARATION))), name
 
 
 def read_run(logs: str) -> Run:
-    """Reads a run; raises OSError without a declaration, ValueError for a damaged file."""
-    with open(path := os.path.join(logs, DECLARATION), encoding="utf-8") as file, _damaged(path):
-        declared = yaml.safe_load(text := file.read())
-    summary = {}
-    if os.path.exists(path := os.path.join(logs, SUMMARY)):
-        with open(path, encoding="utf-8") as file, _damaged(path):
-            summary = json.load(file)
-            summary.update(_places_here(summary, os.path.dirname(os.path.dirname(os.path.abspath(logs)))))
-    values = {".".join(map(str, path)): value for path, value in leaves(declared)}
-    return Run(os.path.abspath(logs), text, summary, values)
+    """Reads a run; raises OSError without a declaration. What is damaged in its files is left out."""
+    with open(os.path.join(logs, DECLARATION), encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    summary = read_json(os.path.join(logs, SUMMARY)) or {}
+    summary.update(_places_here(summary, os.path.dirname(os.path.dirname(os.path.abspath(logs)))))
+    try:
+        declared = yaml.safe_load(text)
+    except yaml.YAMLError:
+        declared = None
+    values = {".".join(map(str, path)): value for path, value in leaves(declared if isinstance(declared, dict) else {})}
+    return Run(os.path.abspath(logs), text if values else "", summary, values)
 
 
 def _places_here(summary: dict[str, Any], home: str) -> dict[str, str]:
@@ -138,15 +137,6 @@ def _places_here(summary: dict[str, Any], home: str) -> dict[str, str]:
     places = {name: path for name in _PLACES if isinstance(path := summary.get(name), str) and not is_address(path)}
     former = former_home(places.get(_PLACES[0], ""), _MODEL_RUN, home)
     return {name: rebased(path, former, home) for name, path in places.items()} if former else {}
-
-
-@contextlib.contextmanager
-def _damaged(path: str) -> Iterator[None]:
-    """Adds the file's name to parse errors."""
-    try:
-        yield
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} is damaged: {str(error) or type(error).__name__}") from error
 
 
 def _find(name: str) -> str:

@@ -25,7 +25,7 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending import scratch
-from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.files import read_json, write_json
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import Loaded
@@ -254,12 +254,9 @@ class Memory:
             write_json(self._path, [*passed, self._key()][-_REMEMBERED:])
 
     def _passed(self) -> list[str]:
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                found = json.load(file)
-        except (OSError, ValueError):
-            return []
-        return found if isinstance(found, list) else []
+        with contextlib.suppress(OSError):
+            return read_json(self._path, list) or []
+        return []
 
     def _key(self) -> str:
         declaration = self._loaded.declaration

@@ -18,7 +18,7 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR
 from tfx_estimator.pipeline.base.errors import RETRYABLE, SIGNALLED, PipelineError, TfxEstimatorError
-from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.files import read_json, write_json
 from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -68,11 +68,8 @@ class Rendezvous:
 
     def read(self) -> Optional[dict[str, Any]]:
         """Returns the chief's record: `state`, `begun` (a file's time) and `beat`, which changes; None without one."""
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                return {**json.load(file), "beat": os.fstat(file.fileno()).st_mtime_ns}
-        except (FileNotFoundError, ValueError):
-            return None
+        record = read_json(self._path)
+        return record and {**record, "beat": os.stat(self._path).st_mtime_ns}
 
     def _beat(self, stopped: threading.Event) -> None:
         while not stopped.wait(_BEAT_SECONDS):

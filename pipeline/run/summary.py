@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import logging
 import os
 import time
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from tfx_estimator.pipeline.base.ending import scratch, signals
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import NotBlessedError, StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.base.files import finite, write_json
+from tfx_estimator.pipeline.base.files import finite, read_json, write_json
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.metrics import ACCURACY, DIFF
 from tfx_estimator.pipeline.report.source import SUMMARY, read_versions
@@ -225,10 +224,7 @@ def _training_folder(folder: str) -> Optional[str]:
 
 def complete(folder: str, error: BaseException) -> Optional[dict[str, Any]]:
     """Writes the summary of a run that ended before it could; returns the summary if it is to be printed."""
-    try:
-        with open(os.path.join(folder, _SO_FAR), encoding="utf-8") as file:
-            known = json.load(file)
-    except (OSError, ValueError):  # the run had not begun
+    if (known := read_json(os.path.join(folder, _SO_FAR))) is None:  # the run had not begun
         return None
     summary = known["summary"]
     ended = Summary(summary["source"])

@@ -171,7 +171,7 @@ class StoredMetadata:
 
     def _read_mark(self) -> str:
         try:
-            with open(self._mark, encoding="ascii") as file:
+            with open(self._mark, encoding="ascii", errors="replace") as file:
                 return file.read()
         except FileNotFoundError:
             return ""

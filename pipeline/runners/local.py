@@ -21,20 +21,24 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
+from tfx_estimator.components.inventory import DamagedInputError, put_aside
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.ending import leaving, scratch, shared_status, signals
 from tfx_estimator.pipeline.base.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.lock import in_use
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run, relocate_artifacts
 from tfx_estimator.pipeline.runners.buckets import StoredMetadata, check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
-from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
+from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, RAN, Listener, NodeRun
 from tfx_estimator.pipeline.user_source.frames import user_lines
+
+logger = get_logger("run")
 
 
 class LocalRunner(LocalDagRunner):
@@ -62,9 +66,24 @@ class LocalRunner(LocalDagRunner):
             super().run_with_ir(pipeline, run_options)
             return
         with self._stored.used() if self._stored else contextlib.nullcontext():
-            self._run_nodes(pipeline, self._listener)
+            ran: dict[str, NodeRun] = {}
+            # Limited, because a disk may damage whatever is written.
+            repairs = len(pipeline.nodes)
+            while not self._run_nodes(pipeline, self._listener, ran, repairs):
+                repairs -= 1
 
-    def _run_nodes(self, pipeline: pipeline_pb2.Pipeline, listener: Listener) -> None:
+    def _run_nodes(
+        self, template: pipeline_pb2.Pipeline, listener: Listener, ran: dict[str, NodeRun], repairs: int
+    ) -> bool:
+        """Runs the components; returns False if a damaged input has to be made again.
+
+        That is another run to TFX, which executes each component once in a run.
+
+        Args:
+            ran: Those that ran before a repair, and are cached after it.
+        """
+        pipeline = pipeline_pb2.Pipeline()
+        pipeline.CopyFrom(template)
         run_id = datetime.datetime.now().isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
             pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
@@ -90,6 +109,10 @@ class LocalRunner(LocalDagRunner):
                     custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
                 ).launch()
             except BaseException as error:
+                if isinstance(error, DamagedInputError) and repairs and not signals.received():
+                    put_aside(error.path)
+                    logger.warning(f"{error.what}; it is made again")
+                    return False
                 if self._stored:
                     with contextlib.suppress(TfxEstimatorError):  # the first error matters more
                         self._stored.store()
@@ -106,7 +129,11 @@ class LocalRunner(LocalDagRunner):
             execution_id = execution.execution_id if execution else None
             resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
             state = "resolved" if resolver else _state(connection, execution_id)
-            listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id))
+            ended = replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id)
+            if state == RAN:
+                ran[name] = ended
+            listener.node_ended(ran.get(name, ended))
+        return True
 
 
 def check_data(loaded: Loaded) -> None:
@@ -158,7 +185,7 @@ def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
         for execution in handle.store.get_executions_by_id([execution_id] if execution_id else []):
             if execution.last_known_state == metadata_store_pb2.Execution.CACHED:
                 return "cached"
-    return "ran"
+    return RAN
 
 
 def main(declaration: str, workdir: str) -> None:

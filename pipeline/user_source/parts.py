@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Optional
 
-from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.files import read_json, write_json
 from tfx_estimator.pipeline.user_source.imports import parse, text_of
 from tfx_estimator.pipeline.user_source.modules import PROJECT
 
@@ -32,17 +31,15 @@ def save(folder: str) -> None:
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)
         for digest, sources in _SOURCES.items():
-            if not os.path.exists(path := os.path.join(folder, f"{digest}.json")):
-                write_json(path, parts_of(sources))
+            if read(folder, digest) is None:
+                write_json(os.path.join(folder, f"{digest}.json"), parts_of(sources))
 
 
 def read(folder: str, digest: str) -> Optional[Parts]:
     """Returns the saved parts of a fingerprint; None if there are none."""
-    try:
-        with open(os.path.join(folder, f"{digest}.json"), encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError):
-        return None
+    with contextlib.suppress(OSError):
+        return read_json(os.path.join(folder, f"{digest}.json"))
+    return None
 
 
 def parts_of(sources: Mapping[str, bytes]) -> dict[str, dict[str, str]]:

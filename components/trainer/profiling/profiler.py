@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components.files import read_json
 from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.profiling import trace
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
@@ -157,14 +158,7 @@ class Profiler(Observer):
 def _is_of(folder: str, declared: Optional[Profile]) -> bool:
     """Returns True if a folder holds a profile of the declared steps."""
     path = os.path.join(folder, PROFILE_JSON)
-    if declared is None or not fileio.exists(path):
-        return False
-    try:
-        with fileio.open(path) as file:
-            found = json.loads(file.read())
-    except ValueError:
-        return False
-    return isinstance(found, dict) and found.get(_DECLARED) == declared.dict()
+    return declared is not None and (read_json(path) or {}).get(_DECLARED) == declared.dict()
 
 
 def drop_others(training_dir: str, declared: Optional[Profile]) -> None:

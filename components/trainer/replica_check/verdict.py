@@ -8,9 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfx.dsl.io import fileio
-
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
@@ -27,7 +25,7 @@ def is_needed(job: Job) -> bool:
     settings, distribution = job.settings, job.settings.distribution
     if not (trains_in_step(distribution.train) or has_replicas(distribution.eval)):
         return False
-    if fileio.exists(_path(job.training_dir)):
+    if read(job.training_dir):
         return False
     if job.exec_properties.get("trainer_fn") == BUILT_IN_TRAINER_FN:
         return settings.trainer is not None and may_be_model_fn(settings.trainer.model or "")
@@ -67,10 +65,7 @@ def write(training_dir: str, notes: list[str], batch: str = "", chance: Sequence
 
 def read(training_dir: str) -> dict[str, Any]:
     """Reads the verdict: the warnings `notes`, `chance` and `batch`; empty if there is none yet."""
-    if not fileio.exists(_path(training_dir)):
-        return {}
-    with fileio.open(_path(training_dir)) as file:
-        return json.loads(file.read())
+    return read_json(_path(training_dir)) or {}
 
 
 def notes(found: Mapping[str, Any], acknowledged: Sequence[str]) -> Iterator[tuple[str, int]]:

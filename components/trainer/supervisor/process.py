@@ -17,7 +17,7 @@ from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles, TaskSpec
 from tfx_estimator.pipeline.base.ending.scratch import variables
 from tfx_estimator.pipeline.base.environment import no_proxy, without_other_keras
-from tfx_estimator.pipeline.base.files import read_tail
+from tfx_estimator.pipeline.base.files import read_json, read_tail
 from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
 
@@ -111,10 +111,7 @@ class TaskProcess:
 
     def error(self) -> Optional[dict[str, Any]]:
         """Returns the contents of its error file, if there is one."""
-        if not os.path.exists(self.files.error):
-            return None
-        with open(self.files.error, encoding="utf-8") as file:
-            return json.load(file)
+        return read_json(self.files.error)
 
     def exited_early(self) -> bool:
         """True if `os._exit(0)` ended it before its work was done."""

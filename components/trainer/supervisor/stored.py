@@ -17,6 +17,7 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.components.trainer.protocol.events import request_stop
+from tfx_estimator.pipeline.base.files import parsed
 
 _STOP, _BEAT = "stop.json", "evaluator.json"
 # The mark's interval: fixed, or shorter for a short timeout.
@@ -50,7 +51,7 @@ class EvaluatorBeat:
 
 def read(training_dir: str) -> Any:
     """Returns the evaluator's last progress mark, if any."""
-    return read_json(os.path.join(training_dir, _BEAT))
+    return read_json(os.path.join(training_dir, _BEAT), kind=float)
 
 
 def remove(training_dir: str) -> None:
@@ -79,7 +80,7 @@ class StoredStop:
         """Passes the chief's request, if any, to this machine's task; returns whether there is one."""
         request: dict[str, Any] = {}
         with contextlib.suppress(Exception), fileio.open(self._path) as file:  # no request, or an unavailable store
-            request = json.loads(file.read())
+            request = parsed(file.read()) or {}
         if request.get("at", 0.0) < self._begun:
             return False
         request_stop(self._stop_file, request["step"], request["over"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.base.files import write_json, write_whole
+from tfx_estimator.pipeline.base.files import read_json, write_json, write_whole
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.folders import former_home, log_moved, rebased
 
@@ -92,7 +91,8 @@ class Records:
         os.makedirs(folder, exist_ok=True)
         # A file whose writing was interrupted has another suffix.
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
-        self._all = [self._read(os.path.join(folder, name)) for name in names]
+        found = [read_json(os.path.join(folder, name)) for name in names]
+        self._all = [self._moved(Record(**each)) for each in found if each]
         log_moved(self._formers, home)
 
     @property
@@ -117,9 +117,7 @@ class Records:
         for record in reversed(self._all):
             yield from record.outputs.values()
 
-    def _read(self, path: str) -> Record:
-        with open(path, encoding="utf-8") as file:
-            record = Record(**json.load(file))
+    def _moved(self, record: Record) -> Record:
         return replace(record, outputs={key: self._here(record, each) for key, each in record.outputs.items()})
 
     def _here(self, record: Record, artifact: dict[str, Any]) -> dict[str, Any]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import time
-from typing import Any
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.pipeline.base.files import read_json
 
 _FILE = re.compile(r"([a-z_]+)-(\d+)\.attempt-(\d+)\.progress\.jsonl")
 
@@ -66,7 +65,7 @@ class Progress:
         if attempt > self._attempt:
             if self._attempt and not self._noted:
                 # The supervisor in a single pod has restarted its task, or the cause was not observed.
-                cause = _read(os.path.join(self._logs, f"{CHIEF}-0.attempt-{self._attempt}.error.json"))
+                cause = read_json(os.path.join(self._logs, f"{CHIEF}-0.attempt-{self._attempt}.error.json")) or {}
                 self._note(f"{CHIEF}-0 failed: {cause.get('type', 'without an error')}", "it was restarted")
             self._attempt, self._noted = attempt, False
         self.step = max(self.step, step)
@@ -80,10 +79,3 @@ def last_attempt(logs: str) -> int:
     """Returns the last attempt of which a task has written a file."""
     found = (re.search(r"\.attempt-(\d+)\.", name) for name in os.listdir(logs))
     return max((int(each[1]) for each in found if each), default=0)
-
-
-def _read(path: str) -> dict[str, Any]:
-    if not os.path.exists(path):
-        return {}
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)

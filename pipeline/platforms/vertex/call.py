@@ -12,7 +12,7 @@ from tfx import types
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 
@@ -116,7 +116,4 @@ def read_failures(folder: str) -> Optional[list[TfxEstimatorError]]:
 
 
 def _read(folder: str, name: str) -> Optional[dict[str, Any]]:
-    if not fileio.exists(path := os.path.join(folder, name)):
-        return None
-    with fileio.open(path) as file:
-        return json.loads(file.read())
+    return read_json(os.path.join(folder, name))
