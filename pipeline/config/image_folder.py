@@ -54,7 +54,15 @@ def subfolders(folder: Any) -> list[Any]:
     if is_address(str(folder)):
         return sorted(child for child in folder.iterdir() if child.is_dir())
     with os.scandir(folder) as entries:
-        return [folder / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
+        return [folder / name for name in sorted(entry.name for entry in entries if is_folder(entry))]
+
+
+def is_folder(entry: os.DirEntry) -> bool:
+    """Returns whether an entry is a folder; a symbolic link to itself is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def children(folder: Any) -> list[Any]:
