@@ -154,10 +154,10 @@ class Contents:
     def notes(self) -> Iterator[str]:
         """Yields what is read otherwise than it is stored."""
         if len(self.channels) > 1:
-            grey = self.channels[1]
+            grey, colour = self.channels[1], self.channels[3]
             yield one_line(
-                f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour as the {len(self.channels[3]):,} "
-                "others; data.channels: 3 declares it, and 1 reads all in grey"
+                f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour, as {len(colour):,} are; "
+                "data.channels: 3 declares it, and 1 reads all in grey"
             )
 
     def only_size(self, name: str) -> tuple[int, int]:
