@@ -9,15 +9,13 @@ from typing import Any, Optional
 
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
-from tfx_estimator.data.sources.image_folder import label_names, require_several
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import TRAIN, nfc
+from tfx_estimator.pipeline.user_data.names import TRAIN, nfc
+from tfx_estimator.pipeline.user_data.reading import find_classes, refuse_classes
+from tfx_estimator.pipeline.user_data.table import LABELS, PATHS, SPLITS, refuse_columns
 
-_PATHS = ("image", "path", "file", "filename")
-_LABELS = ("label", "class")
-_SPLITS = ("split",)
 # A whole number, possibly written as a float.
 _NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
 # Its name, and a string for each row.
@@ -36,9 +34,9 @@ class ImageTableSource(ImageFilesSource):
                 one_line(f"no file {table}"), expected="a CSV or Parquet file", todo="change data.dataset"
             )
         columns = _read(table)
-        paths = _column(columns, _PATHS, table)
-        labels = list(map(nfc, _column(columns, _LABELS, table)))
-        splits = _column(columns, _SPLITS, table, TRAIN)
+        paths = _column(columns, PATHS, table)
+        labels = list(map(nfc, _column(columns, LABELS, table)))
+        splits = _column(columns, SPLITS, table, TRAIN)
         _refuse_repeated(paths, table)
         numbers = [_NUMBER.match(label) for label in labels]
         labels = [number[1] for number in numbers if number] if all(numbers) else labels
@@ -46,7 +44,9 @@ class ImageTableSource(ImageFilesSource):
         for split, label in zip(splits, labels):
             found.setdefault(split, {})[label] = None
         by_name = {split: list(each) for split, each in found.items()}
-        names = _numbered(labels, splits, table) if all(numbers) else label_names(by_name, table)
+        names = _numbered(labels, splits, table) if all(numbers) else find_classes(by_name)
+        if error := refuse_classes(by_name, table):
+            raise error
         index = {name: label for label, name in enumerate(names)}
         files: dict[str, list[ImageFile]] = {split: [] for split in found}
         for row, (path, label, split) in enumerate(zip(paths, labels, splits), 1):
@@ -57,7 +57,7 @@ class ImageTableSource(ImageFilesSource):
 
 def image_paths(table: Any) -> list[tuple[str, Any]]:
     """Reads only the paths of a table's images: each with its folder, as a string and as a path."""
-    paths = _column(_read(table), _PATHS, table)
+    paths = _column(_read(table), PATHS, table)
     return [(str(table.parent / path), table.parent / path) for path in paths]
 
 
@@ -102,13 +102,8 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
     found = [(name, values) for name, values in columns if name.strip().lower() in names]
     if not found and default is not None:
         return [default] * len(columns[0][1])
-    if len(found) != 1:
-        searched = " or ".join(dict.fromkeys(name for name, _ in found) or names)
-        raise DataError(
-            one_line(f"{table} has {len(found) or 'no'} columns named {searched}, of text or whole numbers"),
-            expected=f"one; its columns are {', '.join(name for name, _ in columns if name) or 'of other types'}",
-            todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
-        )
+    if error := refuse_columns([name for name, _ in columns], names, table):
+        raise error
     values: list[str] = []
     ((name, texts),) = found
     for row, value in enumerate(texts, 1):
@@ -148,4 +143,4 @@ def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[
                 expected="labels that are names, or numbers from 0 to the last, each with training images",
                 todo="correct the labels",
             )
-    return require_several(list(names), table)
+    return list(names)

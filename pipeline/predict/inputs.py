@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Union
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.image_table import image_paths
 from tfx_estimator.pipeline.base.errors import DataError
-from tfx_estimator.pipeline.config.image_folder import (
+from tfx_estimator.pipeline.config.paths import is_address, is_table
+from tfx_estimator.pipeline.user_data.names import (
     BEGINNINGS,
     OTHER_IMAGES,
     SUFFIXES,
@@ -22,7 +23,6 @@ from tfx_estimator.pipeline.config.image_folder import (
     is_visible,
     subfolders,
 )
-from tfx_estimator.pipeline.config.paths import is_address, is_table
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"

@@ -1,0 +1,39 @@
+"""A CSV or Parquet file of paths and labels: its columns."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.user_data.reading import TABLE, Reading
+
+PATHS = ("image", "path", "file", "filename")
+LABELS = ("label", "class")
+SPLITS = ("split",)
+
+
+def read_table(table: Path) -> Reading:
+    """Reads the names of a CSV's columns."""
+    if table.suffix.lower() != ".csv":
+        return Reading(TABLE, table)
+    with table.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        columns = next(csv.reader(file), [])
+    refusals = (refuse_columns(columns, names, table) for names in (PATHS, LABELS))
+    return Reading(TABLE, table, refusal=next(filter(None, refusals), None))
+
+
+def refuse_columns(columns: Sequence[str], names: Sequence[str], table: Any) -> Optional[DataError]:
+    """Returns why none of the columns, or more than one, has one of these names; None if one has."""
+    found = [name for name in columns if name.strip().lower() in names]
+    if len(found) == 1:
+        return None
+    searched = " or ".join(dict.fromkeys(found) or names)
+    return DataError(
+        one_line(f"{table} has {len(found) or 'no'} columns named {searched}, of text or whole numbers"),
+        expected=f"one; its columns are {', '.join(name for name in columns if name) or 'of other types'}",
+        todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
+    )
