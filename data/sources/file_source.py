@@ -17,7 +17,7 @@ from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import nfc
+from tfx_estimator.pipeline.user_data.names import nfc
 
 # Examples read at once.
 _BATCH = 256

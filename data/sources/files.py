@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import errno
 import hashlib
@@ -10,9 +9,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.user_data.table import refuse_encoding
 
 _TODO = "fetch the file again, or remove it from the folder"
 # The largest files that are read as a whole.
@@ -34,15 +34,7 @@ def reading(path: Any, todo: str = _TODO) -> Iterator[None]:
     except FileNotFoundError:
         raise damaged(path, "it is missing", "the file that was there before", todo) from None
     except UnicodeDecodeError as error:
-        is_utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        if b"\0" in error.object and not is_utf_16:
-            raise damaged(path, f"it is not text: {error.reason} at byte {error.start}", "UTF-8", todo) from None
-        likely = "UTF-16" if is_utf_16 else "Latin-1 or Windows-1252"
-        raise DataError(
-            one_line(f"{path} is not text in UTF-8, but probably in {likely}: see byte {error.start}"),
-            expected="UTF-8",
-            todo=f"convert it: `iconv -f {'UTF-16' if is_utf_16 else 'WINDOWS-1252'} -t UTF-8 OLD > NEW`",
-        ) from None
+        raise refuse_encoding(error, path) from None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise  # an error of the machine, not of the file

@@ -109,7 +109,7 @@ def _opened(path: Any, file: BinaryIO) -> Iterator[Image.Image]:
     try:
         file.seek(0)
         with Image.open(file, formats=READ) as image:
-            if image.format in _OF_PICTURES and image.is_animated:
+            if image.format in _OF_PICTURES and getattr(image, "is_animated", False):
                 raise _unread(path, f"an animated {image.format}", "extract a picture")
             yield image
     except TfxEstimatorError:

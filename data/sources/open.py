@@ -91,19 +91,14 @@ def _recognised(section: DataSection, folder: Any) -> ImageSource:
 
         return TfdsSource(section, found)
     from tfx_estimator.data.sources import cifar, idx, image_folder
+    from tfx_estimator.pipeline.user_data.records import find_cifar, find_idx
 
-    for kind in (idx.IdxSource, cifar.CifarBinarySource, image_folder.ImageFolderSource):
-        if kind.recognises(folder):
-            _refuse_version(section)
-            return kind(section, folder)
-    names = sorted(path.name for path in folder.iterdir())
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    raise DataNotFoundError(
-        f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}",
-        expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
-        f"{idx.FORM}, {cifar.FORM}, or {image_folder.FORM}",
-        todo="change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
-    )
+    _refuse_version(section)
+    if find_idx(folder):
+        return idx.IdxSource(section, folder)
+    if find_cifar(folder)[0]:
+        return cifar.CifarBinarySource(section, folder)
+    return image_folder.ImageFolderSource(section, folder)
 
 
 def _refuse_version(section: DataSection) -> None:

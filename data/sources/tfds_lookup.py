@@ -11,10 +11,9 @@ from typing import Any, Optional
 from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import subfolders
+from tfx_estimator.pipeline.user_data.names import subfolders
+from tfx_estimator.pipeline.user_data.records import FEATURES_FILE, INFO_FILE, is_prepared
 from tfx_estimator.pipeline.user_source import loader
-
-_INFO_FILE, _FEATURES_FILE = "dataset_info.json", "features.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,22 +184,14 @@ def _no_version(wanted: Optional[str], where: str, versions: list[Any]) -> DataN
     )
 
 
-def is_prepared(folder: Any) -> bool:
-    """Returns True if a version's folder (`epath.Path`) holds a prepared data set, possibly damaged.
-
-    TFDS writes both files before it renames the complete folder: if one is missing, it was lost later.
-    """
-    return (folder / _INFO_FILE).exists() or (folder / _FEATURES_FILE).exists()
-
-
 def open_prepared(folder: Any) -> Any:
     """Returns TFDS's builder of a prepared data set (`epath.Path` of its version), without its class."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import dataset_info
 
-    info_file = folder / _INFO_FILE
+    info_file = folder / INFO_FILE
     _parsed(info_file, lambda: dataset_info.read_from_json(info_file))
-    _parsed(folder / _FEATURES_FILE, lambda: tfds.features.FeatureConnector.from_config(folder))
+    _parsed(folder / FEATURES_FILE, lambda: tfds.features.FeatureConnector.from_config(folder))
     return _parsed(info_file, lambda: tfds.builder_from_directory(folder))
 
 

@@ -18,7 +18,7 @@ from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, op
 from tfx_estimator.data.sources.tfds_lookup import prepared_damage as _damaged
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
-from tfx_estimator.pipeline.config.image_folder import nfc
+from tfx_estimator.pipeline.user_data.names import nfc
 
 # Limit of the decoded pixels of a batch: large images have small batches.
 _BATCH_BYTES = 16 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.beam_checks import check_beam
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
@@ -14,7 +14,6 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.image_folder import known_splits
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
@@ -28,6 +27,9 @@ from tfx_estimator.pipeline.config.tracking import check_tracking
 from tfx_estimator.pipeline.config.travel_checks import check_credentials, check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms import registry
+from tfx_estimator.pipeline.user_data.names import TRAIN
+from tfx_estimator.pipeline.user_data.read import read
+from tfx_estimator.pipeline.user_data.reading import Reading
 
 RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
 _SLICES, _LABEL = "evaluator.slices", "label"
@@ -35,10 +37,11 @@ _SLICES, _LABEL = "evaluator.slices", "label"
 
 def check(case: Case) -> list[Problem]:
     """Runs all checks."""
+    reading = read(case.data.dataset, case.data.splits.names())
     return [
-        *_data(case.declaration),
+        *_data(case.declaration, reading),
         *_code(case),
-        *check_class_weights(case.declaration),
+        *check_class_weights(case.declaration, reading.classes if reading else ()),
         *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
         *_evaluator(case.declaration),
         # With a target, these paths are on other machines.
@@ -51,13 +54,15 @@ def check(case: Case) -> list[Problem]:
     ]
 
 
-def _data(declaration: Declaration) -> Iterator[Problem]:
+def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Problem]:
     data = declaration.data
     if not data.dataset.strip():
         yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
     elif is_path(data.dataset) and not is_address(data.dataset):
         yield from _check_folder_or_table(data.dataset)
-    known = ["train"] if data.dataset == "digits" else list(known_splits(data.dataset))
+    if reading and (error := reading.refusal):
+        yield Problem("data.dataset", error.what, error.expected, error.todo, value=data.dataset)
+    known = [TRAIN] if data.dataset == "digits" else reading.splits if reading and not reading.refusal else []
     declared = data.splits.declared()
     for key, expression in declared.items():
         path = f"data.splits.{key}"

@@ -36,6 +36,10 @@ class Splits(Section):
         """Returns the given expressions by name, in order."""
         return {name: expression for name, expression in self.dict().items() if expression is not None}
 
+    def names(self) -> set[str]:
+        """Returns the names of the splits in the expressions."""
+        return {name for expression in self.declared().values() for name in split_names(expression)}
+
     @property
     def evaluated(self) -> str:
         """The split that the Evaluator reads."""

@@ -14,9 +14,9 @@ from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.image_table import image_paths
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import open_regular
-from tfx_estimator.pipeline.config.image_folder import children, is_file, is_tool_file, is_visible, subfolders
 from tfx_estimator.pipeline.config.paths import is_address, is_table
 from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
+from tfx_estimator.pipeline.user_data.names import children, is_file, is_tool_file, is_visible, subfolders
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"

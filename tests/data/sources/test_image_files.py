@@ -208,6 +208,7 @@ def _animated(form: str) -> bytes:
         ("a.gif", _animated("GIF"), "is an animated GIF"),
         ("a.png", _animated("WEBP"), "is an animated WEBP"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_image_of_another_format_is_named_with_what_to_do(tmp_path, name, data, what):
     folder = _fill(tmp_path / "pets", 1)

@@ -6,7 +6,7 @@ import pytest
 
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.data import find_overlap
-from tfx_estimator.pipeline.config.image_folder import split_folders
+from tfx_estimator.pipeline.user_data.read import read
 
 pytestmark = pytest.mark.unit
 
@@ -81,7 +81,7 @@ def declare(good):
 )
 def test_splits_are_read_from_names_of_folders(tmp_path, files, splits):
     _touch(tmp_path, *files)
-    assert list(split_folders(tmp_path)) == splits
+    assert list(read(str(tmp_path)).splits) == splits
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
-from tfx_estimator.pipeline.config.image_folder import find_label, sort_classes
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.user_data.names import find_label, sort_classes
 
 pytestmark = pytest.mark.unit
 
