@@ -121,7 +121,7 @@ def _opened(path: Any, file: BinaryIO) -> Iterator[Image.Image]:
         if found and not found.is_read:
             todo = "convert it to PNG, as by ImageMagick's `mogrify -format png`"
             raise _unread(path, f"an image in the format {found.name}", todo) from None
-        raise damaged(path, "it is no image that can be read", EXPECTED) from None
+        raise damaged(path, f"it is no complete {found.name}" if found else "it is no image", EXPECTED) from None
     except Exception as error:
         # Errors of zlib, struct and Pillow.
         raise damaged(path, f"it cannot be decoded: {error}", EXPECTED) from None

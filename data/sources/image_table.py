@@ -171,8 +171,8 @@ def _unwrapped(column: Any) -> Any:
 
     if not pa.types.is_struct(column.type) or {each.name for each in column.type} != {"bytes", "path"}:
         return column
-    images = compute.struct_field(column, "bytes")
-    return images if images.null_count < len(images) else compute.struct_field(column, "path")
+    images, paths = (compute.struct_field(column, [column.type.get_field_index(name)]) for name in ("bytes", "path"))
+    return images if images.null_count < len(images) else paths
 
 
 @functools.lru_cache(maxsize=2)
