@@ -124,13 +124,14 @@ def _read(table: Any) -> list[_Column]:
     # Without pyarrow_hotfix, pyarrow runs code in a Parquet file (CVE-2023-47248).
     import pyarrow as pa
     import pyarrow_hotfix  # noqa: F401
+    from etils import epath
     from pyarrow import csv, parquet
 
     with reading(table), open_regular(table, TABLE_BYTES) as file:
         content = file.read()
         if table.suffix.lower() != ".parquet":
             content.decode()
-        data, mtime = pa.BufferReader(content), table.stat().mtime
+        data, mtime = pa.BufferReader(content), epath.Path(table).stat().mtime
     try:
         if table.suffix.lower() == ".parquet":
             read = parquet.read_table(data)

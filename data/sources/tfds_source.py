@@ -143,7 +143,7 @@ class TfdsSource(ImageSource):
                     if count == take:
                         raise _damaged(path, f"it has more than its {total} examples")
                     if label == _UNKNOWN:
-                        raise self._unlabelled(split, skip + count)
+                        raise self._unlabelled(split)
                     if not 0 <= label < num_classes:
                         raise _damaged(path, f"example {skip + count} has the label {label}, of {num_classes} classes")
                     yield image, label
@@ -156,10 +156,10 @@ class TfdsSource(ImageSource):
         if count != take:
             raise _damaged(path, f"it ends after {skip + count} examples")
 
-    def _unlabelled(self, split: str, index: int) -> DataError:
+    def _unlabelled(self, split: str) -> DataError:
         others = [name for name in self._builder.info.splits if name != split]
         return DataError(
-            f"the split {split!r} of {self.info.name} is unlabelled: its example {index} has the label {_UNKNOWN}",
+            f"the split {split!r} of {self.info.name} is unlabelled, at least in part: it has the label {_UNKNOWN}",
             expected="examples whose classes are known",
             todo="use another split"
             + (f": {suggest_splits(others, self.section.splits.test is not None)}" if others else ""),

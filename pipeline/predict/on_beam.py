@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional, Union
 
 import apache_beam as beam
@@ -23,6 +23,7 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import first_error, write_error, write_whole
 from tfx_estimator.components.served_outputs import Scores
+from tfx_estimator.data.sources.image_table import TableImage
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.paths import is_address
@@ -115,8 +116,10 @@ def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
     return count
 
 
-def _to_record(each: Found) -> dict[str, str]:
+def _to_record(each: Found) -> dict[str, Any]:
     if isinstance(each, ImageFile):
+        if isinstance(each.path, TableImage):
+            return {"image": each.name, "cell": asdict(replace(each.path, table=_absolute(str(each.path.table))))}
         return {"image": each.name, "path": _absolute(str(each.path))}
     if isinstance(each, RecordFile):
         return {"records": each.name, "path": _absolute(each.path), "compression": each.compression}
@@ -139,7 +142,10 @@ def _read_names(folder: str, number: int) -> Iterator[Found]:
     with fileio.open(_names(folder, number)) as file:
         for line in file:
             record = json.loads(line)
-            if "image" in record:
+            if "cell" in record:
+                cell = TableImage(**record["cell"])
+                yield ImageFile(record["image"], replace(cell, table=to_path(str(cell.table))))
+            elif "image" in record:
                 yield ImageFile(record["image"], to_path(record["path"]))
             elif "records" in record:
                 yield RecordFile(record["records"], record["path"], record["compression"])
