@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfx_estimator.data.sources.splits import reject_overlap, resolve_split
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.user_data.reading import refuse_one_class
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +36,10 @@ class SourceInfo:
     licence: str = ""
     citation: str = ""
     description: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.label_names) < 2:
+            raise refuse_one_class(self.name, self.label_names)
 
     @property
     def num_classes(self) -> int:
