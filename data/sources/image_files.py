@@ -78,6 +78,10 @@ class ImageFilesSource(ImageSource):
         """See ImageSource."""
         return {split: (len(files),) for split, files in self._splits.items()}
 
+    def count_classes(self) -> dict[str, Mapping[int, int]]:
+        """See ImageSource."""
+        return {split: collections.Counter(file.label for file in files) for split, files in self._splits.items()}
+
     def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
         """See ImageSource."""
         shape = self.info.image_shape

@@ -29,8 +29,8 @@ FORMS = (
     f"binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin), or {_FORM}"
 )
 _SHOWN = 8
-_HIDDEN, _NO_IMAGE, _NO_CLASS = "as it is hidden", "as it is no image", "as it is in no folder of a class"
-_EMPTY, _OTHER_CLASSES = "as no image is in it", "as its folders are none of the classes"
+_HIDDEN, _NO_IMAGE, _NO_CLASS = "hidden", "no image", "in no folder of a class"
+_EMPTY, _OTHER_CLASSES = "without an image", "with other folders than those of classes"
 
 
 def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
@@ -48,7 +48,6 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     return Reading(
         layout=IMAGES,
         place=folder,
-        counts={split: {name: len(each.get(name, ())) for name in classes} for split, each in files.items()},
         classes=classes,
         files=files,
         folders={split: each.path for split, each in splits.items()},
