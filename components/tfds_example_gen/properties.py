@@ -38,9 +38,11 @@ def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
     """Returns the execution properties of a `data` section."""
     values = {**data.dict(), "shards": data.shards_for()}
     location = {name: values.pop(name) for name in _LOCATION}
+    # As earlier versions wrote it, to keep their caches valid.
     if data.splits.test is None:
-        # As earlier versions wrote it, to keep their caches valid.
         del values["splits"]["test"]
+    if data.channels is None:
+        del values["channels"]
     return {
         DATA_KEY: json.dumps(values, sort_keys=True),
         LOCATION_KEY: json.dumps(location, sort_keys=True),

@@ -14,6 +14,7 @@ import numpy as np
 from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, read_names
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_data.records import find_cifar
 
@@ -57,7 +58,7 @@ class CifarBinarySource(FileSource):
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See FileSource."""
         record = self._record
-        with reading(file.path), file.path.open("rb") as stream:
+        with reading(file.path), open_regular(file.path) as stream:
             stream.seek(start * record)
             for first in range(start, stop, size):
                 count = min(size, stop - first)
@@ -75,7 +76,7 @@ class CifarBinarySource(FileSource):
         return self._kind.label_bytes + _PIXELS
 
     def _count(self, path: Any) -> int:
-        with reading(path), path.open("rb"):
+        with reading(path), open_regular(path):
             length = path.stat().length
         if length % self._record or not length:
             raise damaged(

@@ -20,6 +20,7 @@ from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, read
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import DamagedDataError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_data.records import find_idx
 
@@ -160,7 +161,7 @@ def _reading(path: Any) -> Iterator[BinaryIO]:
     try:
         # Only around open: a BadGzipFile is an OSError too.
         with reading(path):
-            file = path.open("rb")
+            file = open_regular(path)
         with file:
             if path.suffix == ".gz":
                 with gzip.open(file) as stream:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import io
 import posixpath
 import re
+import threading
 from collections.abc import Sequence
-from typing import Any, Optional
+from types import SimpleNamespace
+from typing import Any, Optional, Union
 
-from tfx_estimator.data.sources.files import damaged, reading
+from tfx_estimator.data.sources.files import TABLE_BYTES, damaged, reading
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_data.names import TRAIN, nfc
 from tfx_estimator.pipeline.user_data.reading import find_classes, refuse_classes
 from tfx_estimator.pipeline.user_data.table import LABELS, PATHS, SPLITS, refuse_columns
 
+# What tools write where there is no value.
+_UNKNOWN = ("nan", "none", "null", "na", "n/a", "<na>")
+_LOCK = threading.Lock()
 # A whole number, possibly written as a float.
 _NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
-# Its name, and a string for each row.
-_Column = tuple[str, list[Optional[str]]]
+# Its name, and for each row a string, a bool or an image.
+_Column = tuple[str, list[Any]]
 
 
 class ImageTableSource(ImageFilesSource):
@@ -39,6 +48,14 @@ class ImageTableSource(ImageFilesSource):
         splits = _column(columns, SPLITS, table, TRAIN)
         _refuse_repeated(paths, table)
         numbers = [_NUMBER.match(label) for label in labels]
+        unknown = sorted({label for label in labels if label.lower() in _UNKNOWN})
+        known = [number for number, label in zip(numbers, labels) if label not in unknown]
+        if unknown and known and all(known):
+            raise _missing(table, labels.index(unknown[0]) + 1, f"label, but {unknown[0]!r}")
+        self._unknown = [
+            one_line(f"{labels.count(each):,} rows of {table} are of the class {each!r}: remove them if it is none")
+            for each in unknown
+        ]
         labels = [number[1] for number in numbers if number] if all(numbers) else labels
         found: dict[str, dict[str, None]] = {}
         for split, label in zip(splits, labels):
@@ -51,14 +68,55 @@ class ImageTableSource(ImageFilesSource):
         files: dict[str, list[ImageFile]] = {split: [] for split in found}
         for row, (path, label, split) in enumerate(zip(paths, labels, splits), 1):
             named_by = one_line(f"{table}: row {row:,} names {path}")
-            files[split].append(ImageFile(table.parent / path, posixpath.normpath(path), index[label], named_by))
+            key = posixpath.normpath(path) if isinstance(path, str) else str(row)
+            files[split].append(ImageFile(_place(table, path), key, index[label], named_by))
         super().__init__(section, table.stem, names, files)
+
+    def notes(self) -> tuple[str, ...]:
+        """See ImageSource."""
+        return (*self._unknown, *super().notes())
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class TableImage:
+    """An image in a row of a Parquet table; it is opened like a path.
+
+    Args:
+        mtime: When the table was changed.
+    """
+
+    table: Any
+    column: str
+    row: int
+    mtime: float
+
+    def __str__(self) -> str:
+        return f"{self.table}:{self.row}"
+
+    @property
+    def name(self) -> str:
+        """The last part of its name."""
+        return f"{self.table.name}:{self.row}"
+
+    def open(self, mode: str = "rb") -> io.BytesIO:
+        """Opens the image's bytes."""
+        with _LOCK:
+            images = _images(self.table, self.column, self.mtime)
+        return io.BytesIO(images[self.row].as_py())
+
+    def stat(self) -> Any:
+        """Returns `length` and `mtime`, as of an `epath.Path`."""
+        return SimpleNamespace(length=len(self.open().getvalue()), mtime=self.mtime)
 
 
 def image_paths(table: Any) -> list[tuple[str, Any]]:
-    """Reads only the paths of a table's images: each with its folder, as a string and as a path."""
-    paths = _column(_read(table), PATHS, table)
-    return [(str(table.parent / path), table.parent / path) for path in paths]
+    """Reads only a table's images: the name of each, with its folder, and the path, or the image in the table."""
+    places = [_place(table, path) for path in _column(_read(table), PATHS, table)]
+    return [(str(place), place) for place in places]
+
+
+def _place(table: Any, path: Union[str, TableImage]) -> Any:
+    return table.parent / path if isinstance(path, str) else path
 
 
 def _read(table: Any) -> list[_Column]:
@@ -68,8 +126,11 @@ def _read(table: Any) -> list[_Column]:
     import pyarrow_hotfix  # noqa: F401
     from pyarrow import csv, parquet
 
-    with reading(table):
-        data = pa.BufferReader(table.read_bytes())
+    with reading(table), open_regular(table, TABLE_BYTES) as file:
+        content = file.read()
+        if table.suffix.lower() != ".parquet":
+            content.decode()
+        data, mtime = pa.BufferReader(content), table.stat().mtime
     try:
         if table.suffix.lower() == ".parquet":
             read = parquet.read_table(data)
@@ -84,44 +145,74 @@ def _read(table: Any) -> list[_Column]:
         raise damaged(table, f"it cannot be read as a table: {error}", "CSV with a line of names, or Parquet") from None
     if not read.num_rows:
         raise damaged(table, "it has no rows", "a row for each image")
-    columns = []
-    for number, name in enumerate(read.column_names):
-        kind = read.schema.field(number).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
-            columns.append((name, [None if value is None else str(value) for value in read.column(number).to_pylist()]))
+    columns: list[_Column] = []
+    for name, column in zip(read.column_names, read.columns):
+        column = _unwrapped(column)
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            cells = [TableImage(table, name, row, mtime) for row in range(len(column))]
+            columns.append((name, [cell if here else None for cell, here in zip(cells, column.is_valid().to_pylist())]))
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_boolean(kind):
+            columns.append((name, column.to_pylist()))
+        elif pa.types.is_integer(kind):
+            columns.append((name, [None if value is None else str(value) for value in column.to_pylist()]))
         elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             # pandas writes missing values as NaN.
-            values = [None if value != value else value for value in read.column(number).to_pylist()]
+            values = [None if value != value else value for value in column.to_pylist()]
             if all(value is None or value == value // 1 for value in values):
                 columns.append((name, [None if value is None else str(int(value)) for value in values]))
     return columns
 
 
-def _column(columns: list[_Column], names: Sequence[str], table: Any, default: Optional[str] = None) -> list[str]:
+def _unwrapped(column: Any) -> Any:
+    """Returns a column, of Hugging Face's images their bytes, or their paths if they are in files of their own."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if not pa.types.is_struct(column.type) or {each.name for each in column.type} != {"bytes", "path"}:
+        return column
+    images = compute.struct_field(column, "bytes")
+    return images if images.null_count < len(images) else compute.struct_field(column, "path")
+
+
+@functools.lru_cache(maxsize=2)
+def _images(table: Any, name: str, mtime: float) -> Any:
+    """Keeps the images of a table in memory, as they are read in another order than stored."""
+    import pyarrow_hotfix  # noqa: F401
+    from pyarrow import parquet
+
+    del mtime
+    with reading(table), open_regular(table, TABLE_BYTES) as file:
+        return _unwrapped(parquet.read_table(file, columns=[name]).column(name))
+
+
+def _column(columns: list[_Column], names: Sequence[str], table: Any, default: Optional[str] = None) -> list[Any]:
     found = [(name, values) for name, values in columns if name.strip().lower() in names]
     if not found and default is not None:
         return [default] * len(columns[0][1])
     if error := refuse_columns([name for name, _ in columns], names, table):
         raise error
-    values: list[str] = []
-    ((name, texts),) = found
-    for row, value in enumerate(texts, 1):
-        if value is None or not value.strip():
-            raise DataError(
-                one_line(f"{table}: row {row:,} has no {name}"),
-                expected="a value in every row",
-                todo="add it, or remove it",
-            )
-        values.append(value.strip())
+    ((name, values),) = found
+    values = [str(value).strip() if isinstance(value, (str, bool)) else value for value in values]
+    for row, value in enumerate(values, 1):
+        if value in (None, ""):
+            raise _missing(table, row, name)
     return values
 
 
-def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
+def _missing(table: Any, row: int, name: str) -> DataError:
+    return DataError(
+        one_line(f"{table}: row {row:,} has no {name}"),
+        expected="a value in every row",
+        todo="add it, or remove the row",
+    )
+
+
+def _refuse_repeated(paths: Sequence[Any], table: Any) -> None:
     """Refuses repeated images: one might be in both the training and the evaluation split."""
-    first: dict[str, int] = {}
+    first: dict[Any, int] = {}
     for row, path in enumerate(paths, 1):
-        if (earlier := first.setdefault(posixpath.normpath(path), row)) != row:
+        if (earlier := first.setdefault(posixpath.normpath(path) if isinstance(path, str) else path, row)) != row:
             raise DataError(
                 one_line(f"{table}: rows {earlier:,} and {row:,} name the same image, {path}"),
                 expected="each image once",
@@ -137,6 +228,8 @@ def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[
         count += 1
     names = {str(label): None for label in range(count)}
     for row, label in enumerate(labels, 1):
+        if label == "-1":
+            raise _missing(table, row, "class, but the label -1")
         if label not in names:
             raise DataError(
                 one_line(f"{table}: row {row:,} has the label {label}, but no training image has the label {count}"),

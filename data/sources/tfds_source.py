@@ -11,17 +11,20 @@ import numpy as np
 
 from tfx_estimator.data.resizing import resize_uint8
 from tfx_estimator.data.sources.files import fingerprint_files
+from tfx_estimator.data.sources.image_decoding import declared_channels, to_channels
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared
 from tfx_estimator.data.sources.tfds_lookup import prepared_damage as _damaged
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
 from tfx_estimator.pipeline.user_data.names import nfc
 
 # Limit of the decoded pixels of a batch: large images have small batches.
 _BATCH_BYTES = 16 << 20
 _MAX_BATCH = 256
+# The label of an example without one, as in the test splits of competitions.
+_UNKNOWN = -1
 
 
 class TfdsSource(ImageSource):
@@ -90,7 +93,8 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         split = self._builder.info.splits[f"{examples.split}[{examples.start}:{examples.stop}]"]
         for file in split.file_instructions:
-            yield from self._read_file(os.fspath(file.filename), file.skip, file.take, file.examples_in_shard)
+            path = os.fspath(file.filename)
+            yield from self._read_file(examples.split, path, file.skip, file.take, file.examples_in_shard)
 
     def fingerprint(self, expressions: Sequence[str]) -> str:
         """Hashes name, version, split expressions and size of images, and the prepared files of the splits in use.
@@ -118,7 +122,7 @@ class TfdsSource(ImageSource):
         paths = [epath.Path(path) for split in used for path in self._builder.info.splits[split].filepaths]
         return fingerprint_files(paths, facts)
 
-    def _read_file(self, path: str, skip: int, take: int, total: int) -> Iterator[tuple[np.ndarray, int]]:
+    def _read_file(self, split: str, path: str, skip: int, take: int, total: int) -> Iterator[tuple[np.ndarray, int]]:
         import tensorflow as tf
         from tensorflow_datasets.core import file_adapters
 
@@ -132,12 +136,14 @@ class TfdsSource(ImageSource):
         # At the end of a file, one more than expected, to detect additional examples.
         most = take + 1 if skip + take == total else take
         dataset = records.skip(skip).take(most).batch(batch).map(self._decode).prefetch(2)
-        count, num_classes = 0, self.info.num_classes
+        count, num_classes, channels = 0, self.info.num_classes, self.info.image_shape[2]
         try:
             for images, labels in dataset.as_numpy_iterator():
-                for image, label in zip(images, labels.tolist()):
+                for image, label in zip(to_channels(images, channels), labels.tolist()):
                     if count == take:
                         raise _damaged(path, f"it has more than its {total} examples")
+                    if label == _UNKNOWN:
+                        raise self._unlabelled(split, skip + count)
                     if not 0 <= label < num_classes:
                         raise _damaged(path, f"example {skip + count} has the label {label}, of {num_classes} classes")
                     yield image, label
@@ -149,6 +155,15 @@ class TfdsSource(ImageSource):
             raise _damaged(path, f"{where} cannot be read: {error.message.splitlines()[0][:200]}") from None
         if count != take:
             raise _damaged(path, f"it ends after {skip + count} examples")
+
+    def _unlabelled(self, split: str, index: int) -> DataError:
+        others = [name for name in self._builder.info.splits if name != split]
+        return DataError(
+            f"the split {split!r} of {self.info.name} is unlabelled: its example {index} has the label {_UNKNOWN}",
+            expected="examples whose classes are known",
+            todo="use another split"
+            + (f": {suggest_splits(others, self.section.splits.test is not None)}" if others else ""),
+        )
 
     @functools.cached_property
     def _decode(self) -> Callable:
@@ -163,7 +178,7 @@ class TfdsSource(ImageSource):
 
         def decode_one(encoded: tf.Tensor) -> tf.Tensor:
             # decode_image: some data sets hold JPEG bytes although their declared format is PNG.
-            image = tf.io.decode_image(encoded, channels=shape[2], expand_animations=False)
+            image = tf.io.decode_image(encoded, channels=stored[2], expand_animations=False)
             image = tf.ensure_shape(image, stored)
             if resize:
                 image = resize_uint8(image, shape[:2])
@@ -172,7 +187,7 @@ class TfdsSource(ImageSource):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def decode(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             parsed = tf.io.parse_example(serialized, features)
-            spec = tf.TensorSpec(shape, tf.uint8)
+            spec = tf.TensorSpec((*shape[:2], stored[2]), tf.uint8)
             return tf.map_fn(decode_one, parsed[image_key], fn_output_signature=spec), parsed[label_key]
 
         return decode
@@ -213,6 +228,7 @@ def _describe(builder: Any, section: DataSection) -> SourceInfo:
             todo="choose a data set with uint8 images, or write a builder that converts them",
         )
     height, width, channels = image.shape
+    channels = declared_channels(channels, section, name)
     if section.image_size:
         height, width = section.image_size
     if not height or not width:

@@ -1,4 +1,4 @@
-"""Local files: atomic writes, the ends of long files, and errors of writing.
+"""Files: those that a user names, atomic writes, the ends of long files, and errors of writing.
 
 Standard library only: training tasks start with it.
 """
@@ -6,12 +6,14 @@ Standard library only: training tasks start with it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Union
+from typing import Any, BinaryIO, Optional, Union
 
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.text import one_line
@@ -19,6 +21,33 @@ from tfx_estimator.pipeline.base.text import one_line
 # The part of a log that is read for its last lines: a log may have gigabytes.
 _TAIL_BYTES = 64 * 1024
 _PERMISSIONS = 0o777
+
+
+def open_regular(path: Any, most: Optional[int] = None) -> BinaryIO:
+    """Opens a file that a user named: it never waits, as for the writer of a pipe.
+
+    Args:
+        path: A local path, or an object with `open`, such as an address.
+        most: Its largest size in bytes, if it will be read as a whole.
+
+    Raises:
+        OSError: The file cannot be opened, is too large, or is a pipe, a device or a folder.
+    """
+    if not isinstance(path, (str, os.PathLike)) or "://" in os.fspath(path):
+        return path.open("rb")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        if most is not None and status.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, more than {most:,}")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def write_whole(

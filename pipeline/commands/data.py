@@ -93,8 +93,17 @@ def _describe(source: ImageSource) -> Iterator[str]:
 
 
 def _contents(source: ImageSource) -> str:
+    """Returns sizes, channels and formats, of images in files with the number of each."""
+    from tfx_estimator.data.sources.image_files import ImageFilesSource
+
     height, width, channels = source.info.image_shape
-    return f"images of {height} x {width} x {channels}"
+    if not isinstance(source, ImageFilesSource):
+        return f"images of {height} x {width} x {channels}"
+    found = source.contents
+    sizes = {f"{height} x {width}": files for (height, width), files in found.sizes.items()}
+    colours = {"in colour" if channels > 1 else "grey": files for channels, files in found.channels.items()}
+    kinds = (sorted(each.items(), key=lambda item: -len(item[1])) for each in (sizes, colours, found.formats))
+    return "; ".join(_listed([f"{len(files):,} {name}" for name, files in each]) for each in kinds)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
@@ -64,6 +64,9 @@ class DataSection(Section):
         None, 1, 1000, "files per split, at most one per example; null is 8, or more for sharding: file"
     )
     image_size: Optional[tuple[_Side, _Side]] = Field(None, "[height, width] to resize to, required if sizes differ")
+    channels: Optional[Literal[1, 3]] = Field(
+        None, "1 reads all images in grey, 3 in colour; null is 3 if any is in colour"
+    )
 
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split for so many readers, each with its own files."""

@@ -12,7 +12,8 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data import names
-from tfx_estimator.pipeline.user_data.names import OTHER_IMAGES, TRAIN, is_split, nfc, role
+from tfx_estimator.pipeline.user_data.formats import SUFFIXES
+from tfx_estimator.pipeline.user_data.names import TRAIN, is_split, nfc, role
 from tfx_estimator.pipeline.user_data.reading import (
     IMAGES,
     OF_TOOL,
@@ -113,16 +114,16 @@ def _entries(folder: Any) -> Iterator[tuple[str, bool]]:
     if names.is_address(str(folder)):
         for path in sorted(folder.iterdir()):
             # Each question to a store takes as long as many answers of a disk.
-            yield path.name, not path.name.lower().endswith((*names.SUFFIXES, *OTHER_IMAGES)) and path.is_dir()
+            yield path.name, not path.name.lower().endswith(SUFFIXES) and path.is_dir()
         return
     with os.scandir(folder) as entries:
-        yield from sorted((entry.name, entry.is_dir()) for entry in entries)
+        yield from sorted((entry.name, names.is_folder(entry)) for entry in entries)
 
 
 def _is_image(folder: Any, name: str, by_suffix: dict[str, bool]) -> bool:
     """Returns whether a file is an image, readable or not; of an unknown suffix one file is opened."""
     suffix = os.path.splitext(name)[1].lower()
-    if suffix in (*names.SUFFIXES, *OTHER_IMAGES):
+    if suffix in SUFFIXES:
         return True
     if not re.fullmatch(r"[.]\w*[a-z]\w*", suffix):
         return names.is_image(folder / name)

@@ -8,13 +8,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
-# Files taken for images by name; others are recognized by their first bytes.
-SUFFIXES = (".png", ".jpg", ".jpeg")
-# Unsupported image formats, which are reported: to skip them silently would lose data.
-OTHER_IMAGES = (".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".avif", ".ppm", ".pgm", ".svg")
+from tfx_estimator.pipeline.base.files import open_regular
+from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
+
 # The split of a folder without subfolders for splits.
 TRAIN = "train"
-BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 # Of file managers and tools; of NAS, mounted disks and Windows.
 _OF_TOOLS = re.compile(
     r"[.]DS_Store|[.]_.*|Thumbs[.]db|[.]ipynb_checkpoints|__MACOSX|__pycache__"
@@ -57,7 +55,15 @@ def subfolders(folder: Any) -> list[Any]:
     if is_address(str(folder)):
         return sorted(child for child in folder.iterdir() if child.is_dir())
     with os.scandir(folder) as entries:
-        return [folder / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
+        return [folder / name for name in sorted(entry.name for entry in entries if is_folder(entry))]
+
+
+def is_folder(entry: os.DirEntry) -> bool:
+    """Returns whether an entry is a folder; a symbolic link to itself is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def children(folder: Any) -> list[Any]:
@@ -88,8 +94,8 @@ def is_image(path: Any) -> bool:
         return True
     if not is_file(path):
         return False
-    with path.open("rb") as file:
-        return file.read(len(BEGINNINGS[0])).startswith(BEGINNINGS)
+    with open_regular(path) as file:
+        return find_format(file.read(HEAD_BYTES)) is not None
 
 
 def nfc(name: str) -> str:

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data.reading import TABLE, Reading
 
 PATHS = ("image", "path", "file", "filename")
 LABELS = ("label", "class")
 SPLITS = ("split",)
+_HEAD_BYTES = 1 << 16
 
 
 def read_table(table: Path) -> Reading:
     """Reads the names of a CSV's columns."""
     if table.suffix.lower() != ".csv":
         return Reading(TABLE, table)
-    with table.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        columns = next(csv.reader(file), [])
+    with open_regular(table) as file:
+        head = file.read(_HEAD_BYTES)
+    try:
+        # The last character may be cut.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
+    except UnicodeDecodeError as error:
+        return Reading(TABLE, table, refusal=refuse_encoding(error, table))
+    columns = next(csv.reader(io.StringIO(text.replace("\0", ""), newline="")), [])
     refusals = (refuse_columns(columns, names, table) for names in (PATHS, LABELS))
     return Reading(TABLE, table, refusal=next(filter(None, refusals), None))
+
+
+def refuse_encoding(error: UnicodeDecodeError, path: Any) -> DataError:
+    """Returns the error for a file that is not in UTF-8."""
+    is_utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    named, code = ("UTF-16", "UTF-16") if is_utf_16 else ("Latin-1 or Windows-1252", "WINDOWS-1252")
+    return DataError(
+        one_line(f"{path} is not text in UTF-8, but probably in {named}: see byte {error.start:,}"),
+        expected="UTF-8",
+        todo=f"convert it: `iconv -f {code} -t UTF-8 OLD > NEW`",
+    )
 
 
 def refuse_columns(columns: Sequence[str], names: Sequence[str], table: Any) -> Optional[DataError]:

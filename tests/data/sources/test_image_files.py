@@ -150,13 +150,117 @@ def test_images_of_different_sizes_need_image_size(tmp_path):
     assert sorted(int(image.max()) for image, _ in _all(source)) == [7, 60, 61, 62, 180, 181, 182]
 
 
-def test_an_error_names_a_grey_file_among_colours(tmp_path):
+def test_grey_among_colours_becomes_colour_unless_declared(tmp_path):
     folder = _fill(tmp_path / "pets", 3)
-    grey = _save(folder / "dog" / "grey.png", np.zeros((4, 6), np.uint8))
-    with pytest.raises(DataError, match=r"1 images of pets are grey, first .*/dog/grey.png, and 6 are in colour"):
+    grey = _save(folder / "dog" / "grey.png", np.full((4, 6), 9, np.uint8))
+    _save(folder / "dog" / "red.png", np.full((4, 6, 3), (255, 0, 0), np.uint8))
+    source = opened(folder)
+    assert source.info.image_shape == (4, 6, 3)
+    (note,) = source.notes()
+    assert note.startswith(f"1 images are grey, first {grey}, and are read in colour, as 7 are")
+    pixels = {tuple(image[0, 0]) for image, _ in _all(source)}
+    assert {(9, 9, 9), (255, 0, 0)} < pixels
+    declared = opened(folder, channels=3)
+    assert not declared.notes()
+    assert declared.fingerprint(["train"]) == source.fingerprint(["train"])
+    source = opened(folder, channels=1)
+    assert source.info.image_shape == (4, 6, 1)
+    assert not source.notes()
+    # ITU-R 601-2, as Pillow has it.
+    assert {9, 76} < {int(image[0, 0, 0]) for image, _ in _all(source)}
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "options"),
+    [("1.webp", "WEBP", {"lossless": True}), ("1.jpg", "WEBP", {"lossless": True}), ("1.bmp", "BMP", {}),
+     ("1.gif", "GIF", {}), ("1.png", "GIF", {}), ("image", "BMP", {})],
+)  # fmt: skip
+def test_formats_are_recognised_by_content(tmp_path, name, form, options):
+    values = np.array([[[10, 20, 30], [0, 0, 0]], [[255, 255, 255], [200, 0, 7]]], np.uint8)
+    assert (_one(tmp_path, values, name, format=form, **options) == values).all()
+    assert {key: len(files) for key, files in opened(tmp_path).contents.formats.items()} == {form: 1, "PNG": 1}
+
+
+def test_transparency_of_a_gif_and_a_webp_is_laid_over_white(tmp_path):
+    values = np.array([[[10, 20, 30, 255], [10, 20, 30, 0]]], np.uint8)
+    for name, options in (("1.gif", {}), ("2.webp", {"lossless": True})):
+        assert _one(tmp_path / name, values, name, **options).tolist() == [[[10, 20, 30], [255, 255, 255]]]
+
+
+def _heic(size: int = 200) -> bytes:
+    return b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(size)
+
+
+def _animated(form: str) -> bytes:
+    frames = [Image.new("RGB", (6, 4), colour) for colour in ("red", "blue")]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, form, save_all=True, append_images=frames[1:])
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what"),
+    [
+        ("a.heic", _heic(), "is an image in the format HEIC"),
+        ("a.jpg", _heic(), "is an image in the format HEIC"),
+        ("a.tif", _bytes_of("TIFF"), "is an image in the format TIFF"),
+        ("a.svg", b"<svg/>", "is an image in the format SVG"),
+        ("a.gif", _animated("GIF"), "is an animated GIF"),
+        ("a.png", _animated("WEBP"), "is an animated WEBP"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_image_of_another_format_is_named_with_what_to_do(tmp_path, name, data, what):
+    folder = _fill(tmp_path / "pets", 1)
+    (folder / "cat" / name).write_bytes(data)
+    with pytest.raises(DataError) as caught:
         opened(folder)
-    grey.unlink()
-    assert opened(folder).info.image_shape == (4, 6, 3)
+    assert caught.value.what == f"{folder}/cat/{name} {what}"
+    assert not isinstance(caught.value, DamagedDataError)
+
+
+@pytest.mark.parametrize("form", ["WEBP", "BMP", "GIF"])
+def test_a_damaged_file_of_any_format_is_named(tmp_path, form):
+    random = np.random.default_rng(1)
+    whole = io.BytesIO()
+    Image.fromarray(random.integers(0, 256, (20, 30, 3), np.uint8)).save(whole, form)
+    folder = tmp_path / "pets"
+    for name in _SHADES:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "1.img").write_bytes(whole.getvalue())
+    (folder / "cat" / "1.img").write_bytes(whole.getvalue()[: len(whole.getvalue()) // 2])
+    with pytest.raises(DamagedDataError, match=f"{folder}/cat/1.img: it cannot be decoded"):
+        _all(opened(folder))
+
+
+def test_equal_images_in_two_splits_and_in_two_classes_are_counted(tmp_path):
+    _fill(tmp_path / "train", 6)
+    _fill(tmp_path / "test", 6)
+    for number in range(2):
+        _save(tmp_path / "test" / "cat" / f"{number}.png", np.full((4, 6, 3), number, np.uint8))
+    shutil.copy(tmp_path / "train" / "dog" / "3.png", tmp_path / "test" / "cat" / "also.png")
+    source = opened(tmp_path)
+    source.fingerprint(["train", "test"])
+    in_two_splits, in_two_classes = source.notes()
+    assert in_two_splits.startswith("11 of the 13 images of test are also in train, byte for byte, as ")
+    assert in_two_classes == (
+        f"1 images are also in another class, byte for byte, as {tmp_path}/test/cat/also.png and "
+        f"{tmp_path}/train/dog/3.png"
+    )
+    # One split by its numbers: all differ.
+    source.fingerprint(["train[:50%]", "train[50%:]"])
+    assert source.notes() == ()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["pets/cat/pipe.png", "labels.csv", "train-images-idx3-ubyte"])
+def test_a_pipe_is_no_file(tmp_path, name):
+    _fill(tmp_path / "pets", 1)
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "train-labels-idx1-ubyte").touch()
+    place = {"pets/cat/pipe.png": tmp_path / "pets", "labels.csv": tmp_path / name}.get(name, tmp_path)
+    with pytest.raises(DataError):
+        opened(place)
 
 
 def _one(tmp_path, values, name="1.png", mode=None, **options):
@@ -348,8 +452,8 @@ def test_each_of_ten_thousand_images_is_opened_once(tmp_path, monkeypatch):
         data = (folder / name / "0.png").read_bytes()
         for number in range(1, 5_000):
             (folder / name / f"{number}.png").write_bytes(data)
-    read, looked = image_files.read_shape, []
-    monkeypatch.setattr(image_files, "read_shape", lambda path: looked.append(path) or read(path))
+    read, looked = image_files.read_header, []
+    monkeypatch.setattr(image_files, "read_header", lambda path: looked.append(path) or read(path))
     assert split_sizes(opened(folder)) == {"train": 10_000}
     assert len(set(looked)) == len(looked) == 10_000
     # A pipeline opens the source again for each file that it writes.

@@ -73,7 +73,11 @@ def declare(good):
     [
         (("cat/1.png", "dog/1.png"), "", "set splits: {train: 'train[:90%]', eval: 'train[90%:]'}"),
         (("train/cat/1.png", "train/dog/1.png", "valid/cat/1.png"), "", "set splits: {train: 'train', eval: 'valid'}"),
-        (("train/cat/1.png", "train/dog/1.png", "test/cat/1.png"), "{eval: tset}", "set splits: {train: 'train', eval: 'test'}"),
+        (
+            ("train/cat/1.png", "train/dog/1.png", "test/cat/1.png"),
+            "{eval: tset}",
+            "set splits: {train: 'train', eval: 'test'}",
+        ),
         (THREE, "{eval: val, test: tset}", "set splits: {train: 'train', eval: 'val', test: 'test'}"),
     ],
 )
