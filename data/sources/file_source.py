@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import collections
 import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,6 +67,14 @@ class FileSource(ImageSource):
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
         return {split: tuple(file.count for file in files) for split, files in self._files.items()}
+
+    def count_classes(self) -> dict[str, Mapping[int, int]]:
+        """See ImageSource."""
+        counts: dict[str, Mapping[int, int]] = {}
+        for split, files in self._files.items():
+            batches = (labels for file in files for _, labels in self.read_batches(file, 0, file.count, _BATCH))
+            counts[split] = collections.Counter(label for labels in batches for label in labels.tolist())
+        return counts
 
     def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
         """See ImageSource."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -84,6 +85,10 @@ class ImageFilesSource(ImageSource):
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
         return {split: (len(files),) for split, files in self._splits.items()}
+
+    def count_classes(self) -> dict[str, Mapping[int, int]]:
+        """See ImageSource."""
+        return {split: collections.Counter(file.label for file in files) for split, files in self._splits.items()}
 
     def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
         """See ImageSource."""

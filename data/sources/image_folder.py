@@ -29,4 +29,4 @@ class ImageFolderSource(ImageFilesSource):
 
     def notes(self) -> tuple[str, ...]:
         """See ImageSource."""
-        return (*self._reading.remarks(), *super().notes())
+        return (*self._reading.notes(), *super().notes())

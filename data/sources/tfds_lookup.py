@@ -12,7 +12,7 @@ from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_data.names import subfolders
-from tfx_estimator.pipeline.user_data.records import FEATURES_FILE, INFO_FILE, is_prepared
+from tfx_estimator.pipeline.user_data.records import FEATURES_FILE, INFO_FILE, find_prepared, is_prepared
 from tfx_estimator.pipeline.user_source import loader
 
 
@@ -80,30 +80,28 @@ def find_by_class(section: DataSection) -> FoundBuilder:
     return dataclasses.replace(found, own=cls)
 
 
-def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
-    """Finds a prepared data set in a folder (`epath.Path`): the version's own, or up to three levels above it."""
-    if is_prepared(folder):
+def find_in_folder(section: DataSection, folder: Any) -> FoundBuilder:
+    """Finds the version of a folder (`epath.Path`) that holds a prepared data set."""
+    from tensorflow_datasets.core.utils import version as tfds_version
+
+    paths = find_prepared(folder)
+    if paths == [folder]:
         builder = open_prepared(folder)
         if _newest([builder.version], section.version) is None:
             raise _no_version(section.version, str(folder), [builder.version])
         return FoundBuilder(builder)
-    level, parents = [folder], []
-    for _ in range(3):
-        parents += [path for path in level if _prepared_versions(path)]
-        level = [child for path in level for child in subfolders(path)]
+    parents = sorted({path.parent for path in paths})
     if len(parents) > 1:
         raise DataNotFoundError(
             f"{folder} holds several prepared data sets: {', '.join(str(p.relative_to(folder)) for p in parents)}",
             expected="the folder of one of them",
             todo="append its name to data.dataset, or set its name there and this folder in data.data_dir",
         )
-    if not parents:
-        return None
-    versions = _prepared_versions(parents[0])
-    version = _newest(versions, section.version)
+    versions = {tfds_version.Version(path.name): path for path in paths}
+    version = _newest(list(versions), section.version)
     if version is None:
-        raise _no_version(section.version, str(parents[0]), versions)
-    return FoundBuilder(open_prepared(parents[0] / str(version)))
+        raise _no_version(section.version, str(parents[0]), list(versions))
+    return FoundBuilder(open_prepared(versions[version]))
 
 
 def _find(

@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
+from tfx_estimator.pipeline.user_data.names import TRAIN, role
 
 _SHARDS = 8
 _Side = Annotated[int, Limits(1, le=4096)]
@@ -109,9 +110,10 @@ def split_names(expression: str) -> list[str]:
 
 def suggest_splits(names: Sequence[str], test: bool = False) -> str:
     """Returns a `splits` section for a data set with these splits; `test`: with one for the Evaluator."""
-    train = "train" if "train" in names else names[0]
-    known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in names]
-    others = [name for name in dict.fromkeys([*known, *names]) if name != train]
+    train = min(names, key=lambda name: role(name) != TRAIN)
+    # The more a split is for the Evaluator, the earlier.
+    order = {"test": 0, "eval": 1, "": 2, TRAIN: 3}
+    others = sorted((name for name in names if name != train), key=lambda name: order[role(name)])
     if test and not others:
         return f"splits: {{train: '{train}[:80%]', eval: '{train}[80%:90%]', test: '{train}[90%:]'}}"
     if not test and others:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
+import collections
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
@@ -24,14 +23,15 @@ from tfx_estimator.pipeline.user_data.reading import (
     refuse_one_class,
 )
 
-_FORM = "images in a folder for each class (cat/1.png, dog/1.png), with folders of splits above them or without"
-FORMS = (
+_FORMS = (
     "IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ...; .gz or not), CIFAR "
-    f"binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin), or {_FORM}"
+    "binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin), or images in a folder "
+    "for each class (cat/1.png, dog/1.png), with folders of splits above them or without"
 )
 _SHOWN = 8
-_HIDDEN, _NO_IMAGE, _NO_CLASS = "as it is hidden", "as it is no image", "as it is in no folder of a class"
-_EMPTY, _OTHER_CLASSES = "as no image is in it", "as its folders are none of the classes"
+_HIDDEN, _NO_IMAGE, _NO_CLASS, _EMPTY = "hidden", "no image", "in no folder of a class", "without an image"
+# Of images, by the folder that each is in: names relative to that.
+_Groups = dict[str, list[str]]
 
 
 def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
@@ -42,72 +42,49 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     Args:
         declared: Names that are those of splits, whatever they are.
     """
-    root = _walk(folder, "", (os.path.realpath(folder),), {})
-    splits = _find_splits(root, declared)
-    files = {split: dict(_by_class(each)) for split, each in splits.items()}
-    classes = find_classes(files)
+    images: list[str] = []
+    left_out: list[LeftOut] = []
+    _walk(folder, "", (os.path.realpath(folder),), images, left_out, {})
+    top = _unwrapped(folder.name, "", images)
+    splits = _find_splits(top, declared) or {TRAIN: top}
+    files: dict[str, _Groups] = {split: {} for split in splits}
+    for split, (_, groups) in splits.items():
+        for name, inner in groups.items():
+            files[split].setdefault(nfc(name), []).extend(f"{name}/{image}" for image in inner)
+    used = {splits[split][0] + image for split, each in files.items() for of in each.values() for image in of}
+    tops = {image.partition("/")[0] for image in used}
+    unused = (image for image in images if image not in used)
+    counts = collections.Counter(first if (first := each.partition("/")[0]) not in tops else each for each in unused)
+    left_out += (LeftOut(name, _NO_CLASS, count) for name, count in counts.items())
     return Reading(
         layout=IMAGES,
         place=folder,
-        counts={split: {name: len(each.get(name, ())) for name in classes} for split, each in files.items()},
-        classes=classes,
+        classes=find_classes(files),
         files=files,
-        folders={split: each.path for split, each in splits.items()},
-        left_out=tuple(_left_out(root, list(splits.values()))),
-        refusal=_refuse(root, files, classes),
+        folders={split: folder / prefix if prefix else folder for split, (prefix, _) in splits.items()},
+        left_out=left_out,
+        refusal=_refuse(folder, left_out, top, files),
     )
 
 
-@dataclasses.dataclass(eq=False)
-class _Folder:
-    """A folder: its images and folders with images; names end in a slash, and are relative to the data set."""
-
-    path: Any
-    name: str
-    images: list[str] = dataclasses.field(default_factory=list)
-    folders: dict[str, _Folder] = dataclasses.field(default_factory=dict)
-    left_out: list[LeftOut] = dataclasses.field(default_factory=list)
-
-    @functools.cached_property
-    def all_images(self) -> list[str]:
-        return [*self.images, *(image for each in self.folders.values() for image in each.all_images)]
-
-    @functools.cached_property
-    def all_left_out(self) -> list[LeftOut]:
-        return [*self.left_out, *(left for each in self.folders.values() for left in each.all_left_out)]
-
-    @property
-    def classes(self) -> set[str]:
-        return set(map(nfc, self.folders))
-
-    def unwrapped(self) -> _Folder:
-        """Returns the folder of the same name in this one if that is all there is, as archives are unpacked."""
-        last = self.path.name
-        inner = self.folders.get(last)
-        return inner.unwrapped() if inner and inner.folders and list(self.folders) == [last] else self
-
-
-def _walk(path: Any, name: str, above: tuple[str, ...], by_suffix: dict[str, bool]) -> _Folder:
-    found = _Folder(path, name)
+def _walk(
+    path: Any, name: str, above: tuple[str, ...], images: list[str], left: list[LeftOut], by_suffix: dict[str, bool]
+) -> None:
+    """Collects the names of images below a folder, and of what is left out."""
     for entry, is_folder in _entries(path):
-        inner = name + entry
-        if names.is_tool_file(entry):
-            found.left_out.append(LeftOut(inner, OF_TOOL))
-        elif not names.is_visible(entry):
-            found.left_out.append(LeftOut(inner, _HIDDEN))
+        inner, before = name + entry, (len(images), len(left))
+        if not names.is_visible(entry):
+            left.append(LeftOut(inner, OF_TOOL if names.is_tool_file(entry) else _HIDDEN))
         elif is_folder:
             # A symbolic link may lead back to an ancestor.
-            real = os.path.realpath(path / entry)
-            below = _walk(path / entry, f"{inner}/", (*above, real), by_suffix) if real not in above else None
-            if below and below.all_images:
-                found.folders[entry] = below
-            else:
-                found.left_out.append(LeftOut(inner, _EMPTY))
+            if (real := os.path.realpath(path / entry)) not in above:
+                _walk(path / entry, f"{inner}/", (*above, real), images, left, by_suffix)
+            if len(images) == before[0]:
+                left[before[1] :] = [LeftOut(inner, _EMPTY)]
         elif _is_image(path, entry, by_suffix):
-            found.images.append(inner)
+            images.append(inner)
         else:
-            found.left_out.append(LeftOut(inner, _NO_IMAGE))
-    return found
+            left.append(LeftOut(inner, _NO_IMAGE))
 
 
 def _entries(folder: Any) -> Iterator[tuple[str, bool]]:
@@ -133,64 +110,56 @@ def _is_image(folder: Any, name: str, by_suffix: dict[str, bool]) -> bool:
     return by_suffix[suffix]
 
 
-def _find_splits(root: _Folder, declared: Collection[str]) -> dict[str, _Folder]:
-    """Returns the folder of each split; that of all if its folders are classes."""
-    root = root.unwrapped()
+def _grouped(images: Iterable[str]) -> _Groups:
+    found: _Groups = {}
+    for first, slash, rest in (image.partition("/") for image in images):
+        if slash:
+            found.setdefault(first, []).append(rest)
+    return found
+
+
+def _unwrapped(name: str, prefix: str, images: list[str]) -> tuple[str, _Groups]:
+    """Returns the images by folder, and where; a folder in one of the same name is all there is, as in archives."""
+    found = _grouped(images)
+    if list(found) == [name] and _grouped(found[name]):
+        return _unwrapped(name, f"{prefix}{name}/", found[name])
+    return prefix, found
+
+
+def _find_splits(top: tuple[str, _Groups], declared: Collection[str]) -> dict[str, tuple[str, _Groups]]:
+    """Returns the place of each split, and its images by class; none if these are folders of classes."""
     # TFDS's expressions take no other names.
-    deep = {re.sub(r"[^\w-]+", "_", each.path.name): each.unwrapped() for each in root.folders.values() if each.folders}
+    deep = {
+        re.sub(r"[^\w-]+", "_", name): _unwrapped(name, f"{top[0]}{name}/", images)
+        for name, images in top[1].items()
+        if _grouped(images)
+    }
     named = [name for name in deep if name in declared or role(name)]
-    trained: set[str] = set().union(*(deep[name].classes for name in named if role(name) in ("", TRAIN)))
+    trained: set[str] = set().union(*(deep[name][1] for name in named if role(name) in ("", TRAIN)))
     # A test split without labels is often in a folder of its own, as `test/unknown`.
-    named = [name for name in named if not trained or deep[name].classes & trained]
+    named = [name for name in named if not trained or trained & set(deep[name][1])]
     # `train_station` is a split's name only beside `test_...`, with the same classes.
     if not any(name in declared or is_split(name) for name in named) and len(set(map(role, named))) < 2:
-        return {TRAIN: root}
-    return {name: each for name, each in deep.items() if name in named or each.classes <= trained}
+        return {}
+    return {name: each for name, each in deep.items() if name in named or trained.issuperset(each[1])}
 
 
-def _by_class(split: _Folder) -> Iterator[tuple[str, list[str]]]:
-    found: dict[str, list[str]] = {}
-    for name, each in split.folders.items():
-        found.setdefault(nfc(name), []).extend(image[len(split.name) :] for image in each.all_images)
-    yield from found.items()
-
-
-def _left_out(root: _Folder, splits: list[_Folder]) -> Iterator[LeftOut]:
-    """Yields what is in no folder of a class of these splits."""
-    if root in splits:
-        yield from root.all_left_out
-        yield from (LeftOut(image, _NO_CLASS) for image in root.images)
-        return
-    yield from root.left_out
-    yield from (LeftOut(image, _NO_CLASS) for image in root.images)
-    for each in root.folders.values():
-        if any(split.name.startswith(each.name) for split in splits):
-            yield from _left_out(each, splits)
-        else:
-            why = _OTHER_CLASSES if each.folders else _NO_CLASS
-            yield LeftOut(each.name.rstrip("/"), why, len(each.all_images))
-
-
-def _refuse(root: _Folder, files: Mapping[str, Mapping[str, list[str]]], classes: list[str]) -> Optional[DataError]:
+def _refuse(
+    folder: Any, left_out: Iterable[LeftOut], top: tuple[str, _Groups], files: Mapping[str, _Groups]
+) -> Optional[DataError]:
     """Returns why this is no data set to train with."""
-    place = one_line(str(root.path))
-    if not root.all_images:
-        held = [each.name for each in root.left_out if each.why != OF_TOOL]
-        shown = one_line(", ".join(held[:_SHOWN])) + (", ..." if held[_SHOWN:] else "")
-        return DataNotFoundError(
-            f"the folder {place} has no data set in a known format; it holds {shown or 'nothing'}",
-            expected=f"a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
-            f"{FORMS}",
-            todo="change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and "
-            "labels",
-        )
-    if not classes:
-        return DataError(
-            f"the images of {place} lie in no folder of a class",
-            expected=_FORM,
-            todo="move each image into the folder of its class, or name their classes in a CSV: image,label",
-        )
-    inner = root.unwrapped().folders.get(classes[0])
-    if len(classes) == 1 and inner and len(inner.folders) > 1:
-        return refuse_one_class(root.path, classes, f"set data.dataset to {one_line(str(inner.path))}")
-    return refuse_classes(files, root.path)
+    classes = find_classes(files)
+    if len(classes) == 1 and len(_grouped(top[1].get(classes[0], ()))) > 1:
+        return refuse_one_class(folder, classes, f"set data.dataset to {folder / top[0] / classes[0]}")
+    if classes:
+        return refuse_classes(files, folder)
+    strays = [each.name for each in left_out if each.why == _NO_CLASS]
+    held = strays or [each.name for each in left_out if each.why != OF_TOOL]
+    shown = ", ".join(held[:_SHOWN]) + (", ..." if held[_SHOWN:] else "")
+    return DataNotFoundError(
+        one_line(f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}"),
+        expected=f"a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), {_FORMS}",
+        todo="move each image into the folder of its class, or name their classes in a CSV: image,label"
+        if strays
+        else "change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
+    )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.user_data.folder import read_folder
 from tfx_estimator.pipeline.user_data.names import is_address, is_table
-from tfx_estimator.pipeline.user_data.reading import CIFAR, IDX, TFDS, Reading
-from tfx_estimator.pipeline.user_data.records import find_cifar, find_idx, find_prepared
+from tfx_estimator.pipeline.user_data.reading import Reading
+from tfx_estimator.pipeline.user_data.records import find_layout
 from tfx_estimator.pipeline.user_data.table import read_table
 
 
@@ -20,22 +20,18 @@ def read(dataset: str, declared: Collection[str] = ()) -> Optional[Reading]:
     Args:
         declared: Names of splits in the declaration.
     """
-    if is_address(dataset):
-        return None
     place = Path(dataset)
+    if is_address(dataset) or not (place.is_file() if is_table(dataset) else os.sep in dataset and place.is_dir()):
+        return None
     try:
-        if is_table(dataset):
-            return read_table(place) if place.is_file() else None
-        return _read_folder(place, declared) if os.sep in dataset and place.is_dir() else None
+        return read_place(place, declared)
     except OSError:
         return None  # reported when it is opened
 
 
-def _read_folder(place: Path, declared: Collection[str]) -> Reading:
-    if find_idx(place):
-        return Reading(IDX, place)
-    if find_cifar(place)[0]:
-        return Reading(CIFAR, place)
-    if find_prepared(place):
-        return Reading(TFDS, place)
-    return read_folder(place, declared)
+def read_place(place: Any, declared: Collection[str] = ()) -> Reading:
+    """Reads a folder or table (`pathlib.Path` or `epath.Path`)."""
+    if is_table(place.name):
+        return read_table(place)
+    layout = find_layout(place)
+    return Reading(layout, place) if layout else read_folder(place, declared)

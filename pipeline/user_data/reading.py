@@ -18,7 +18,7 @@ IDX = "IDX files"
 CIFAR = "CIFAR binary batches"
 TFDS = "prepared TFDS data set"
 # Why something is left out.
-OF_TOOL = "left by a tool"
+OF_TOOL = "of a tool"
 _SHOWN = 8
 
 
@@ -41,44 +41,33 @@ class Reading:
     Args:
         layout: One of the layouts above.
         place: The folder or table.
-        counts: Split -> class -> number of examples; of a split whose classes are not counted, the class is empty.
         classes: In the order of their labels.
-        files: Of images by class: split -> class -> names, relative to the split's folder.
-        folders: Of images by class: split -> its folder.
-        formats: Of images in files: name of the format, such as PNG, -> number of images.
-        sizes: (height, width) -> number of images.
-        channels: 1 or 3 -> number of images.
+        files: Split -> class -> names of images, relative to the split's folder.
+        folders: Split -> its folder.
         left_out: What is not read, and why.
-        notes: What the user should know.
         refusal: Why no source can read it.
     """
 
     layout: str
     place: Any
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     classes: Sequence[str] = ()
     files: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     folders: Mapping[str, Any] = field(default_factory=dict)
-    formats: Mapping[str, int] = field(default_factory=dict)
-    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    channels: Mapping[int, int] = field(default_factory=dict)
     left_out: Sequence[LeftOut] = ()
-    notes: Sequence[str] = ()
     refusal: Optional[DataError] = None
 
     @property
     def splits(self) -> list[str]:
         """The names of the splits."""
-        return list(self.counts)
+        return list(self.files)
 
-    def remarks(self) -> Iterator[str]:
-        """Yields the notes, and what is left out unless a tool has left it there."""
-        yield from self.notes
+    def notes(self) -> Iterator[str]:
+        """Yields what is left out, unless a tool has left it there."""
         for why, group in itertools.groupby(sorted(self.left_out, key=lambda each: each.why), lambda each: each.why):
             names = list(map(str, group))
             more = f", and {len(names) - _SHOWN:,} more" if names[_SHOWN:] else ""
             if why != OF_TOOL:
-                yield f"left out, {why}: {', '.join(names[:_SHOWN])}{more} of {self.place}"
+                yield f"left out ({why}): {', '.join(names[:_SHOWN])}{more} of {self.place}"
 
 
 def find_classes(found: Mapping[str, Any]) -> list[str]:

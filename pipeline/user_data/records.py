@@ -1,4 +1,4 @@
-"""Finds IDX files, CIFAR binary batches and prepared TFDS data sets in a folder, by the names of files."""
+"""IDX files, CIFAR binary batches and prepared TFDS data sets: found in a folder by the names of files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.user_data.names import subfolders
+from tfx_estimator.pipeline.user_data.reading import CIFAR, IDX, TFDS
 
 # MNIST's names.
 _IDX = re.compile(r"^(train|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?$")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
 INFO_FILE, FEATURES_FILE = "dataset_info.json", "features.json"
 
 
@@ -65,10 +67,17 @@ def is_prepared(folder: Any) -> bool:
 
 
 def find_prepared(folder: Any) -> list[Any]:
-    """Returns the folders of prepared versions: the folder itself, or such up to three levels below it."""
-    level = [folder]
-    for _ in range(4):
-        if found := [path for path in level if is_prepared(path)]:
-            return found
+    """Returns the folders of prepared versions: the folder itself, or those up to three levels below it."""
+    if is_prepared(folder):
+        return [folder]
+    found, level = [], [folder]
+    for _ in range(3):
         level = [child for path in level for child in subfolders(path)]
-    return []
+        found += [path for path in level if _VERSION.fullmatch(path.name) and is_prepared(path)]
+    return found
+
+
+def find_layout(folder: Any) -> str:
+    """Returns which of these layouts a folder has; empty if none."""
+    found = {IDX: find_idx(folder), CIFAR: find_cifar(folder)[0], TFDS: find_prepared(folder)}
+    return next((layout for layout, files in found.items() if files), "")
