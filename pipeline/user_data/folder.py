@@ -134,14 +134,15 @@ def _find_splits(top: tuple[str, _Groups], declared: Collection[str]) -> dict[st
         for name, images in top[1].items()
         if _grouped(images)
     }
+    classes = {name: set(map(nfc, each[1])) for name, each in deep.items()}
     named = [name for name in deep if name in declared or role(name)]
-    trained: set[str] = set().union(*(deep[name][1] for name in named if role(name) in ("", TRAIN)))
+    trained: set[str] = set().union(*(classes[name] for name in named if role(name) in ("", TRAIN)))
     # A test split without labels is often in a folder of its own, as `test/unknown`.
-    named = [name for name in named if not trained or trained & set(deep[name][1])]
+    named = [name for name in named if not trained or trained & classes[name]]
     # `train_station` is a split's name only beside `test_...`, with the same classes.
     if not any(name in declared or is_split(name) for name in named) and len(set(map(role, named))) < 2:
         return {}
-    return {name: each for name, each in deep.items() if name in named or trained.issuperset(each[1])}
+    return {name: each for name, each in deep.items() if name in named or classes[name] <= trained}
 
 
 def _refuse(

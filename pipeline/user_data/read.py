@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from tfx_estimator.pipeline.user_data.folder import read_folder
 from tfx_estimator.pipeline.user_data.names import is_address, is_table
@@ -24,14 +24,9 @@ def read(dataset: str, declared: Collection[str] = ()) -> Optional[Reading]:
     if is_address(dataset) or not (place.is_file() if is_table(dataset) else os.sep in dataset and place.is_dir()):
         return None
     try:
-        return read_place(place, declared)
+        if is_table(dataset):
+            return read_table(place)
+        layout = find_layout(place)
+        return Reading(layout, place) if layout else read_folder(place, declared)
     except OSError:
         return None  # reported when it is opened
-
-
-def read_place(place: Any, declared: Collection[str] = ()) -> Reading:
-    """Reads a folder or table (`pathlib.Path` or `epath.Path`)."""
-    if is_table(place.name):
-        return read_table(place)
-    layout = find_layout(place)
-    return Reading(layout, place) if layout else read_folder(place, declared)
