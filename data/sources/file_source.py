@@ -13,7 +13,7 @@ import numpy as np
 
 from tfx_estimator.data.resizing import resize_uint8
 from tfx_estimator.data.sources.files import TABLE_BYTES, damaged, fingerprint_files, reading
-from tfx_estimator.data.sources.image_decoding import declared_channels, to_channels
+from tfx_estimator.data.sources.image_decoding import to_channels
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.base.files import open_regular
@@ -44,7 +44,7 @@ class FileSource(ImageSource):
         super().__init__(section)
         height, width, channels = info.image_shape
         self._resize = section.image_size if section.image_size != (height, width) else None
-        shape = (*(self._resize or (height, width)), declared_channels(channels, section, info.name))
+        shape = (*(self._resize or (height, width)), section.channels or channels)
         self._info = dataclasses.replace(info, image_shape=shape)
         self._files = files
 

@@ -45,10 +45,7 @@ def fingerprint_files(paths: Iterable[Any], facts: Mapping[str, Any], hashes: Op
     """Returns a SHA-256 of files (`epath.Path`), and of further facts (JSON values) that examples depend on.
 
     Up to CONTENT_LIMIT in total, the files' names and contents count, but not their folder; above, their names, sizes
-    and modification times.
-
-    Args:
-        hashes: Receives a hash of each file whose contents count.
+    and modification times. `hashes` receives a hash of each file whose contents count.
     """
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     stats = []

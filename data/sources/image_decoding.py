@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple, Optional
+from typing import Any, BinaryIO, Optional
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -18,7 +18,6 @@ from tfx_estimator.data.sources.files import IMAGE_BYTES, damaged, reading
 from tfx_estimator.pipeline.base.errors import DataError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_data.formats import EXPECTED, HEAD_BYTES, READ, find_format
 
 # Offset of a PNG's colour type, and the types of grey without and with alpha.
@@ -28,17 +27,8 @@ _OF_PICTURES = ("GIF", "WEBP")
 _WHITE = (255, 255, 255, 255)
 
 
-class Header(NamedTuple):
-    """What an image's header says: its channels are 1 or 3."""
-
-    height: int
-    width: int
-    channels: int
-    format: str
-
-
-def read_header(path: Any) -> Header:
-    """Returns the header of an image (`epath.Path`)."""
+def read_header(path: Any) -> tuple[int, int, int, str]:
+    """Returns (height, width, channels, format) of an image (`epath.Path`), from its header only."""
     with reading(path), open_regular(path, IMAGE_BYTES) as file, _opened(path, file) as image:
         width, height = image.size
         # Not `format == "JPEG"`: Pillow names a JPEG of several pictures, as phones write them, MPO. A PNG's EXIF may
@@ -50,7 +40,7 @@ def read_header(path: Any) -> Header:
             # Pillow opens 16-bit grey with alpha as colour.
             file.seek(_COLOUR_TYPE)
             grey = file.read(1) in _GREY_TYPES
-        return Header(height, width, 1 if grey else 3, "JPEG" if image.format == "MPO" else str(image.format))
+        return height, width, 1 if grey else 3, "JPEG" if image.format == "MPO" else str(image.format)
 
 
 def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.ndarray:
@@ -72,20 +62,14 @@ def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.
     return pixels if size in (None, pixels.shape[:2]) else resizer(size, channels)(pixels).numpy()
 
 
-def declared_channels(stored: int, section: DataSection, name: str) -> int:
-    """Returns the channels of images as they are read: those declared, or else those stored."""
-    if section.channels and stored not in (1, 3):
-        raise DataError(f"the images of {name} have {stored} channels", expected="1 or 3", todo="remove data.channels")
-    return section.channels or stored
-
-
 def to_channels(images: np.ndarray, channels: int) -> np.ndarray:
-    """Returns uint8 images (..., 1 or 3) with so many channels, grey as Pillow computes it."""
-    if images.shape[-1] == channels:
+    """Returns uint8 images (..., 1 or more) with 1 or 3 channels, grey as Pillow computes it, without transparency."""
+    stored = images.shape[-1]
+    if stored == channels:
         return images
     if channels > 1:
-        return np.repeat(images, channels, axis=-1)
-    grey = images.astype(np.uint32) @ np.array([[19595], [38470], [7471]], np.uint32)
+        return images[..., :3] if stored > channels else np.repeat(images[..., :1], channels, axis=-1)
+    grey = images[..., :3].astype(np.uint32) @ np.array([[19595], [38470], [7471]], np.uint32)
     return ((grey + 0x8000) >> 16).astype(np.uint8)
 
 
@@ -110,7 +94,8 @@ def _opened(path: Any, file: BinaryIO) -> Iterator[Image.Image]:
         file.seek(0)
         with Image.open(file, formats=READ) as image:
             if image.format in _OF_PICTURES and getattr(image, "is_animated", False):
-                raise _unread(path, f"an animated {image.format}", "extract a picture")
+                what = f"{path} is an animated {image.format}"
+                raise DataError(one_line(what), expected=EXPECTED, todo="replace it by one of its pictures")
             yield image
     except TfxEstimatorError:
         raise
@@ -118,16 +103,10 @@ def _opened(path: Any, file: BinaryIO) -> Iterator[Image.Image]:
         # Pillow's message only names a Python object.
         file.seek(0)
         found = find_format(file.read(HEAD_BYTES), path.name)
-        if found and not found.is_read:
-            todo = "convert it to PNG, as by ImageMagick's `mogrify -format png`"
-            raise _unread(path, f"an image in the format {found.name}", todo) from None
-        raise damaged(path, f"it is no complete {found.name}" if found else "it is no image", EXPECTED) from None
+        if found in ("", *READ):
+            raise damaged(path, f"it is no complete {found or 'image'}", EXPECTED) from None
+        todo = "replace it by a PNG, as ImageMagick's `mogrify -format png` makes it"
+        raise DataError(one_line(f"{path} is an image in the format {found}"), expected=EXPECTED, todo=todo) from None
     except Exception as error:
         # Errors of zlib, struct and Pillow.
         raise damaged(path, f"it cannot be decoded: {error}", EXPECTED) from None
-
-
-def _unread(path: Any, what: str, todo: str) -> DataError:
-    return DataError(
-        one_line(f"{path} is {what}"), expected=EXPECTED, todo=f"{todo}, and move this file out of the data set"
-    )

@@ -8,12 +8,12 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
-from tfx_estimator.data.sources.image_decoding import Header, read_header, read_image
+from tfx_estimator.data.sources.image_decoding import read_header, read_image
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.base.errors import DataError
@@ -40,6 +40,14 @@ class ImageFile:
     named_by: str = ""
 
 
+class Contents(NamedTuple):
+    """The images of each size (height, width), of each number of channels, and of each format."""
+
+    sizes: dict[tuple[int, int], list[ImageFile]]
+    channels: dict[int, list[ImageFile]]
+    formats: dict[str, list[ImageFile]]
+
+
 class ImageFilesSource(ImageSource):
     """Reads image files, in a deterministic order that mixes the classes.
 
@@ -53,7 +61,7 @@ class ImageFilesSource(ImageSource):
         self._splits = {split: sorted(files, key=_shuffled) for split, files in splits.items()}
         self.contents = read_contents([file for split in splits.values() for file in split])
         self._repeated: tuple[str, ...] = ()
-        height, width = section.image_size or self.contents.only_size(name)
+        height, width = section.image_size or _only_size(self.contents.sizes, name)
         channels = section.channels or max(self.contents.channels)
         files = sum(map(len, splits.values()))
         self._info = SourceInfo(
@@ -79,8 +87,11 @@ class ImageFilesSource(ImageSource):
 
     def notes(self) -> tuple[str, ...]:
         """See ImageSource; once the fingerprint was taken, also of images that are in two splits or classes."""
-        mixed = () if self.section.channels else self.contents.notes()
-        return (*mixed, *self._repeated)
+        if self.section.channels or len(self.contents.channels) < 2:
+            return self._repeated
+        grey = self.contents.channels[1]
+        what = f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour, as most or some are"
+        return (one_line(f"{what}; data.channels: 3 declares it, and 1 reads all in grey"), *self._repeated)
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
@@ -148,51 +159,35 @@ def _named(file: ImageFile) -> Iterator[None]:
         ) from None
 
 
-@dataclasses.dataclass(frozen=True)
-class Contents:
-    """The images of each size (height, width), of each number of channels, and of each format."""
-
-    sizes: Mapping[tuple[int, int], Sequence[ImageFile]]
-    channels: Mapping[int, Sequence[ImageFile]]
-    formats: Mapping[str, Sequence[ImageFile]]
-
-    def notes(self) -> Iterator[str]:
-        """Yields what is read otherwise than it is stored."""
-        if len(self.channels) > 1:
-            grey, colour = self.channels[1], self.channels[3]
-            yield one_line(
-                f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour, as {len(colour):,} are; "
-                "data.channels: 3 declares it, and 1 reads all in grey"
-            )
-
-    def only_size(self, name: str) -> tuple[int, int]:
-        """Returns the size of all images; raises an error if they differ in it."""
-        if len(self.sizes) > 1:
-            sizes = sorted(self.sizes.items(), key=lambda item: -len(item[1]))
-            shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in sizes[:_SHOWN_SIZES]]
-            more = [f"{len(sizes) - _SHOWN_SIZES} more sizes"] if len(sizes) > _SHOWN_SIZES else []
-            raise DataError(
-                one_line(f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}"),
-                expected="one size for all images",
-                todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
-            )
-        return next(iter(self.sizes))
+def _only_size(sizes: Mapping[tuple[int, int], Sequence[ImageFile]], name: str) -> tuple[int, int]:
+    """Returns the size of all images; raises an error if they differ in it."""
+    if len(sizes) > 1:
+        ordered = sorted(sizes.items(), key=lambda item: -len(item[1]))
+        shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in ordered[:_SHOWN_SIZES]]
+        more = [f"{len(sizes) - _SHOWN_SIZES} more sizes"] if len(sizes) > _SHOWN_SIZES else []
+        raise DataError(
+            one_line(f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}"),
+            expected="one size for all images",
+            todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
+        )
+    return next(iter(sizes))
 
 
 def read_contents(files: Sequence[ImageFile]) -> Contents:
     """Reads the header of each image."""
-    found: tuple[dict, ...] = ({}, {}, {})
+    found = Contents({}, {}, {})
     for file in files:
         with reading(file.path), _named(file):
             stat = file.path.stat()
-        header = _read_header(file.path, stat.length, stat.mtime)
-        for groups, key in zip(found, ((header.height, header.width), header.channels, header.format)):
-            groups.setdefault(key, []).append(file)
-    return Contents(*found)
+        height, width, channels, form = _read_header(file.path, stat.length, stat.mtime)
+        found.sizes.setdefault((height, width), []).append(file)
+        found.channels.setdefault(channels, []).append(file)
+        found.formats.setdefault(form, []).append(file)
+    return found
 
 
 @functools.lru_cache(maxsize=1_000_000)
-def _read_header(path: Any, length: int, mtime: float) -> Header:
+def _read_header(path: Any, length: int, mtime: float) -> tuple[int, int, int, str]:
     """Caches `read_header` of unchanged files: a pipeline opens a data set several times."""
     del length, mtime
     return read_header(path)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import io
 import posixpath
 import re
-import threading
+import zlib
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Optional, Union
@@ -24,7 +23,6 @@ from tfx_estimator.pipeline.user_data.table import LABELS, PATHS, SPLITS, refuse
 
 # What tools write where there is no value.
 _UNKNOWN = ("nan", "none", "null", "na", "n/a", "<na>")
-_LOCK = threading.Lock()
 # A whole number, possibly written as a float.
 _NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
 # Its name, and for each row a string, a bool or an image.
@@ -46,11 +44,11 @@ class ImageTableSource(ImageFilesSource):
         paths = _column(columns, PATHS, table)
         labels = list(map(nfc, _column(columns, LABELS, table)))
         splits = _column(columns, SPLITS, table, TRAIN)
-        _refuse_repeated(paths, table)
+        keys = [path if isinstance(path, str) else path.name for path in paths]
+        _refuse_repeated(keys, table)
         numbers = [_NUMBER.match(label) for label in labels]
         unknown = sorted({label for label in labels if label.lower() in _UNKNOWN})
-        known = [number for number, label in zip(numbers, labels) if label not in unknown]
-        if unknown and known and all(known):
+        if unknown and any(numbers) and all(number or label in unknown for number, label in zip(numbers, labels)):
             raise _missing(table, labels.index(unknown[0]) + 1, f"label, but {unknown[0]!r}")
         self._unknown = [
             one_line(f"{labels.count(each):,} rows of {table} are of the class {each!r}: remove them if it is none")
@@ -66,10 +64,9 @@ class ImageTableSource(ImageFilesSource):
             raise error
         index = {name: label for label, name in enumerate(names)}
         files: dict[str, list[ImageFile]] = {split: [] for split in found}
-        for row, (path, label, split) in enumerate(zip(paths, labels, splits), 1):
+        for row, (path, key, label, split) in enumerate(zip(paths, keys, labels, splits), 1):
             named_by = one_line(f"{table}: row {row:,} names {path}")
-            key = posixpath.normpath(path) if isinstance(path, str) else str(row)
-            files[split].append(ImageFile(_place(table, path), key, index[label], named_by))
+            files[split].append(ImageFile(_place(table, path), posixpath.normpath(key), index[label], named_by))
         super().__init__(section, table.stem, names, files)
 
     def notes(self) -> tuple[str, ...]:
@@ -79,34 +76,27 @@ class ImageTableSource(ImageFilesSource):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class TableImage:
-    """An image in a row of a Parquet table; it is opened like a path.
+    """An image in a row of a Parquet table, which stays in memory; it is opened like an `epath.Path`."""
 
-    Args:
-        mtime: When the table was changed.
-    """
-
-    table: Any
-    column: str
+    table: str
     row: int
-    mtime: float
+    cell: Any = dataclasses.field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.table}:{self.row}"
 
     @property
     def name(self) -> str:
-        """The last part of its name."""
-        return f"{self.table.name}:{self.row}"
+        """Its name in the table."""
+        return str(self.row)
 
     def open(self, mode: str = "rb") -> io.BytesIO:
         """Opens the image's bytes."""
-        with _LOCK:
-            images = _images(self.table, self.column, self.mtime)
-        return io.BytesIO(images[self.row].as_py())
+        return io.BytesIO(self.cell.as_py())
 
     def stat(self) -> Any:
-        """Returns `length` and `mtime`, as of an `epath.Path`."""
-        return SimpleNamespace(length=len(self.open().getvalue()), mtime=self.mtime)
+        """Returns the length, and a checksum instead of the time of a change."""
+        return SimpleNamespace(length=self.cell.as_buffer().size, mtime=zlib.crc32(self.cell.as_buffer()))
 
 
 def image_paths(table: Any) -> list[tuple[str, Any]]:
@@ -124,14 +114,13 @@ def _read(table: Any) -> list[_Column]:
     # Without pyarrow_hotfix, pyarrow runs code in a Parquet file (CVE-2023-47248).
     import pyarrow as pa
     import pyarrow_hotfix  # noqa: F401
-    from etils import epath
     from pyarrow import csv, parquet
 
     with reading(table), open_regular(table, TABLE_BYTES) as file:
         content = file.read()
         if table.suffix.lower() != ".parquet":
             content.decode()
-        data, mtime = pa.BufferReader(content), epath.Path(table).stat().mtime
+        data = pa.BufferReader(content)
     try:
         if table.suffix.lower() == ".parquet":
             read = parquet.read_table(data)
@@ -151,8 +140,8 @@ def _read(table: Any) -> list[_Column]:
         column = _unwrapped(column)
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            cells = [TableImage(table, name, row, mtime) for row in range(len(column))]
-            columns.append((name, [cell if here else None for cell, here in zip(cells, column.is_valid().to_pylist())]))
+            cells = [TableImage(str(table), row, cell) for row, cell in enumerate(column)]
+            columns.append((name, [each if each.cell.is_valid else None for each in cells]))
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_boolean(kind):
             columns.append((name, column.to_pylist()))
         elif pa.types.is_integer(kind):
@@ -176,17 +165,6 @@ def _unwrapped(column: Any) -> Any:
     return images if images.null_count < len(images) else paths
 
 
-@functools.lru_cache(maxsize=2)
-def _images(table: Any, name: str, mtime: float) -> Any:
-    """Keeps the images of a table in memory, as they are read in another order than stored."""
-    import pyarrow_hotfix  # noqa: F401
-    from pyarrow import parquet
-
-    del mtime
-    with reading(table), open_regular(table, TABLE_BYTES) as file:
-        return _unwrapped(parquet.read_table(file, columns=[name]).column(name))
-
-
 def _column(columns: list[_Column], names: Sequence[str], table: Any, default: Optional[str] = None) -> list[Any]:
     found = [(name, values) for name, values in columns if name.strip().lower() in names]
     if not found and default is not None:
@@ -202,18 +180,15 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
 
 
 def _missing(table: Any, row: int, name: str) -> DataError:
-    return DataError(
-        one_line(f"{table}: row {row:,} has no {name}"),
-        expected="a value in every row",
-        todo="add it, or remove the row",
-    )
+    what = one_line(f"{table}: row {row:,} has no {name}")
+    return DataError(what, expected="a value in every row", todo="add it, or remove the row")
 
 
-def _refuse_repeated(paths: Sequence[Any], table: Any) -> None:
+def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
     """Refuses repeated images: one might be in both the training and the evaluation split."""
-    first: dict[Any, int] = {}
+    first: dict[str, int] = {}
     for row, path in enumerate(paths, 1):
-        if (earlier := first.setdefault(posixpath.normpath(path) if isinstance(path, str) else path, row)) != row:
+        if (earlier := first.setdefault(posixpath.normpath(path), row)) != row:
             raise DataError(
                 one_line(f"{table}: rows {earlier:,} and {row:,} name the same image, {path}"),
                 expected="each image once",

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfx_estimator.data.resizing import resize_uint8
 from tfx_estimator.data.sources.files import fingerprint_files
-from tfx_estimator.data.sources.image_decoding import declared_channels, to_channels
+from tfx_estimator.data.sources.image_decoding import to_channels
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared
@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.user_data.names import nfc
 # Limit of the decoded pixels of a batch: large images have small batches.
 _BATCH_BYTES = 16 << 20
 _MAX_BATCH = 256
-# The label of an example without one, as in the test splits of competitions.
-_UNKNOWN = -1
 
 
 class TfdsSource(ImageSource):
@@ -142,8 +140,14 @@ class TfdsSource(ImageSource):
                 for image, label in zip(to_channels(images, channels), labels.tolist()):
                     if count == take:
                         raise _damaged(path, f"it has more than its {total} examples")
-                    if label == _UNKNOWN:
-                        raise self._unlabelled(split)
+                    if label == -1:  # as TFDS writes an example without a label
+                        others = [name for name in self._builder.info.splits if name != split]
+                        advice = suggest_splits(others, self.section.splits.test is not None) if others else ""
+                        raise DataError(
+                            f"the split {split!r} of {self.info.name} is unlabelled, at least in part (-1)",
+                            expected="examples whose classes are known",
+                            todo=f"use another split: {advice}",
+                        )
                     if not 0 <= label < num_classes:
                         raise _damaged(path, f"example {skip + count} has the label {label}, of {num_classes} classes")
                     yield image, label
@@ -155,15 +159,6 @@ class TfdsSource(ImageSource):
             raise _damaged(path, f"{where} cannot be read: {error.message.splitlines()[0][:200]}") from None
         if count != take:
             raise _damaged(path, f"it ends after {skip + count} examples")
-
-    def _unlabelled(self, split: str) -> DataError:
-        others = [name for name in self._builder.info.splits if name != split]
-        return DataError(
-            f"the split {split!r} of {self.info.name} is unlabelled, at least in part: it has the label {_UNKNOWN}",
-            expected="examples whose classes are known",
-            todo="use another split"
-            + (f": {suggest_splits(others, self.section.splits.test is not None)}" if others else ""),
-        )
 
     @functools.cached_property
     def _decode(self) -> Callable:
@@ -228,7 +223,6 @@ def _describe(builder: Any, section: DataSection) -> SourceInfo:
             todo="choose a data set with uint8 images, or write a builder that converts them",
         )
     height, width, channels = image.shape
-    channels = declared_channels(channels, section, name)
     if section.image_size:
         height, width = section.image_size
     if not height or not width:
@@ -247,7 +241,7 @@ def _describe(builder: Any, section: DataSection) -> SourceInfo:
     return SourceInfo(
         name=name,
         version=str(builder.version),
-        image_shape=(height, width, channels),
+        image_shape=(height, width, section.channels or channels),
         label_names=tuple(map(nfc, label.names)),
         licence=licence or "",
         citation=builder.info.citation or "",

@@ -24,30 +24,15 @@ _PERMISSIONS = 0o777
 
 
 def open_regular(path: Any, most: Optional[int] = None) -> BinaryIO:
-    """Opens a file that a user named: it never waits, as for the writer of a pipe.
-
-    Args:
-        path: A local path, or an object with `open`, such as an address.
-        most: Its largest size in bytes, if it will be read as a whole.
-
-    Raises:
-        OSError: The file cannot be opened, is too large, or is a pipe, a device or a folder.
-    """
-    if not isinstance(path, (str, os.PathLike)) or "://" in os.fspath(path):
+    """Opens a user's file, of at most so many bytes; raises an OSError for a pipe, which might be waited for."""
+    if not isinstance(path, os.PathLike) or "://" in os.fspath(path):
         return path.open("rb")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        if most is not None and status.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, more than {most:,}")
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and (most is None or status.st_size <= most):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "it is too large" if stat.S_ISREG(status.st_mode) else "it is not a regular file")
 
 
 def write_whole(

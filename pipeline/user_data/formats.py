@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
 
 # Enough of a file to recognise its format.
 HEAD_BYTES = 32
-
-
-class ImageFormat(NamedTuple):
-    """A format; `beginning` matches a file's first bytes."""
-
-    name: str
-    suffixes: tuple[str, ...]
-    beginning: Optional[bytes] = None
-    is_read: bool = False
-
-
-# Pillow has the same names for those that are read.
-_FORMATS = (
-    ImageFormat("PNG", (".png",), rb"\x89PNG\r\n\x1a\n", True),
-    ImageFormat("JPEG", (".jpg", ".jpeg"), rb"\xff\xd8\xff", True),
-    ImageFormat("WEBP", (".webp",), rb"RIFF....WEBP", True),
-    ImageFormat("BMP", (".bmp",), rb"BM.{4}\0{4}", True),
-    ImageFormat("GIF", (".gif",), rb"GIF8[79]a", True),
-    ImageFormat("TIFF", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]"),
-    ImageFormat("HEIC", (".heic", ".heif"), rb".{4}ftyp(?:he|mif1|msf1)"),
-    ImageFormat("AVIF", (".avif",), rb".{4}ftypavi"),
-    ImageFormat("JPEG 2000", (".jp2",), rb"\0\0\0\x0cjP  "),
-    ImageFormat("JPEG XL", (".jxl",), rb"\xff\x0a|\0\0\0\x0cJXL "),
-    ImageFormat("DICOM", (".dcm",)),
-    ImageFormat("PNM", (".pbm", ".pgm", ".ppm")),
-    ImageFormat("SVG", (".svg",)),
-)
-READ = tuple(each.name for each in _FORMATS if each.is_read)
-SUFFIXES = tuple(suffix for each in _FORMATS for suffix in each.suffixes)
+# Pillow's names; the others are named in errors only.
+READ = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 EXPECTED = "a PNG, JPEG, WebP or BMP file, or a GIF of one picture"
+_BEGINNINGS = {
+    "PNG": rb"\x89PNG\r\n\x1a\n",
+    "JPEG": rb"\xff\xd8\xff",
+    "WEBP": rb"RIFF....WEBP",
+    "BMP": rb"BM.{4}\0{4}",
+    "GIF": rb"GIF8[79]a",
+    "TIFF": rb"II[*+]\0|MM\0[*+]",
+    "HEIC": rb".{4}ftyp(?:he|mif1|msf1)",
+    "AVIF": rb".{4}ftypavi",
+}
+_NAMES = {"JPG": "JPEG", "TIF": "TIFF", "HEIF": "HEIC", "JP2": "JPEG 2000", "JXL": "JPEG XL", "DCM": "DICOM"}
+_NAMES |= {name: name for name in (*_BEGINNINGS, "PBM", "PGM", "PPM", "SVG")}
+SUFFIXES = tuple(f".{name.lower()}" for name in _NAMES)
 
 
-def find_format(head: bytes, name: str = "") -> Optional[ImageFormat]:
-    """Returns the format that a file's first bytes show, or else its name; None if it is no image."""
-    for each in _FORMATS:
-        if each.beginning and re.match(each.beginning, head, re.DOTALL):
-            return each
-    return next((each for each in _FORMATS if name.lower().endswith(each.suffixes)), None)
+def find_format(head: bytes, name: str = "") -> str:
+    """Returns the format that a file's first bytes show, or else its name; empty if it is no image."""
+    shown = (each for each, beginning in _BEGINNINGS.items() if re.match(beginning, head, re.DOTALL))
+    return next(shown, _NAMES.get(name.rpartition(".")[2].upper(), ""))

@@ -95,7 +95,7 @@ def is_image(path: Any) -> bool:
     if not is_file(path):
         return False
     with open_regular(path) as file:
-        return find_format(file.read(HEAD_BYTES)) is not None
+        return bool(find_format(file.read(HEAD_BYTES)))
 
 
 def nfc(name: str) -> str:

@@ -38,13 +38,9 @@ def read_table(table: Path) -> Reading:
 
 def refuse_encoding(error: UnicodeDecodeError, path: Any) -> DataError:
     """Returns the error for a file that is not in UTF-8."""
-    is_utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    named, code = ("UTF-16", "UTF-16") if is_utf_16 else ("Latin-1 or Windows-1252", "WINDOWS-1252")
-    return DataError(
-        one_line(f"{path} is not text in UTF-8, but probably in {named}: see byte {error.start:,}"),
-        expected="UTF-8",
-        todo=f"convert it: `iconv -f {code} -t UTF-8 OLD > NEW`",
-    )
+    likely = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
+    what = one_line(f"{path} is not text in UTF-8, but probably in {likely}: see byte {error.start:,}")
+    return DataError(what, expected="UTF-8", todo=f"convert it: `iconv -f {likely} -t UTF-8 OLD > NEW`")
 
 
 def refuse_columns(columns: Sequence[str], names: Sequence[str], table: Any) -> Optional[DataError]:
