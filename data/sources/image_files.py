@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,21 +55,30 @@ class ImageFilesSource(ImageSource):
     """
 
     def __init__(
-        self, section: DataSection, name: str, label_names: Sequence[str], splits: Mapping[str, Sequence[ImageFile]]
+        self,
+        section: DataSection,
+        name: str,
+        label_names: Sequence[str],
+        splits: Mapping[str, Sequence[ImageFile]],
+        notes: Iterable[str],
     ) -> None:
         super().__init__(section)
         self._splits = {split: sorted(files, key=_shuffled) for split, files in splits.items()}
         self.contents = read_contents([file for split in splits.values() for file in split])
-        self._repeated: tuple[str, ...] = ()
         height, width = section.image_size or _only_size(self.contents.sizes, name)
         channels = section.channels or max(self.contents.channels)
-        files = sum(map(len, splits.values()))
+        self._notes = list(notes)
+        self._repeated: list[str] = []
+        if not section.channels and len(self.contents.channels) > 1:
+            grey = self.contents.channels[1]
+            what = f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour, as the others are"
+            self._notes.append(one_line(f"{what}; data.channels: 3 declares it, and 1 reads all in grey"))
         self._info = SourceInfo(
             name=name,
             version="",
             image_shape=(height, width, channels),
             label_names=tuple(label_names),
-            description=f"{files:,} images in files of their own",
+            description=f"{sum(map(len, splits.values())):,} images in files of their own",
         )
 
     @property
@@ -87,11 +96,7 @@ class ImageFilesSource(ImageSource):
 
     def notes(self) -> tuple[str, ...]:
         """See ImageSource; once the fingerprint was taken, also of images that are in two splits or classes."""
-        if self.section.channels or len(self.contents.channels) < 2:
-            return self._repeated
-        grey = self.contents.channels[1]
-        what = f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour, as most or some are"
-        return (one_line(f"{what}; data.channels: 3 declares it, and 1 reads all in grey"), *self._repeated)
+        return (*self._notes, *self._repeated)
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
@@ -131,7 +136,7 @@ class ImageFilesSource(ImageSource):
             expression: [file for part in each for file in self._splits[part.split][part.start : part.stop]]
             for expression, each in ranges.items()
         }
-        self._repeated = tuple(_find_repeated(named, hashes))
+        self._repeated = list(_find_repeated(named, hashes))
         return found
 
 

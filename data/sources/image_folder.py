@@ -13,7 +13,7 @@ class ImageFolderSource(ImageFilesSource):
     """The classes are the folders' names, in alphabetical order, or in numerical order if all are numbers."""
 
     def __init__(self, section: DataSection, folder: Any) -> None:
-        self._reading = reading = read_folder(folder, section.splits.names())
+        reading = read_folder(folder, section.splits.names())
         if reading.refusal:
             raise reading.refusal
         labels = {name: label for label, name in enumerate(reading.classes)}
@@ -25,8 +25,4 @@ class ImageFolderSource(ImageFilesSource):
             ]
             for split, classes in reading.files.items()
         }
-        super().__init__(section, folder.resolve().name, reading.classes, splits)
-
-    def notes(self) -> tuple[str, ...]:
-        """See ImageSource."""
-        return (*self._reading.notes(), *super().notes())
+        super().__init__(section, folder.resolve().name, reading.classes, splits, reading.notes())

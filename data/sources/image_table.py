@@ -25,7 +25,7 @@ from tfx_estimator.pipeline.user_data.table import LABELS, PATHS, SPLITS, refuse
 _UNKNOWN = ("nan", "none", "null", "na", "n/a", "<na>")
 # A whole number, possibly written as a float.
 _NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
-# Its name, and for each row a string, a bool or an image.
+# Its name, and for each row a string or an image.
 _Column = tuple[str, list[Any]]
 
 
@@ -50,10 +50,7 @@ class ImageTableSource(ImageFilesSource):
         unknown = sorted({label for label in labels if label.lower() in _UNKNOWN})
         if unknown and any(numbers) and all(number or label in unknown for number, label in zip(numbers, labels)):
             raise _missing(table, labels.index(unknown[0]) + 1, f"label, but {unknown[0]!r}")
-        self._unknown = [
-            one_line(f"{labels.count(each):,} rows of {table} are of the class {each!r}: remove them if it is none")
-            for each in unknown
-        ]
+        notes = [f"{labels.count(each):,} rows of {table} are of the class {each!r}" for each in unknown]
         labels = [number[1] for number in numbers if number] if all(numbers) else labels
         found: dict[str, dict[str, None]] = {}
         for split, label in zip(splits, labels):
@@ -67,11 +64,7 @@ class ImageTableSource(ImageFilesSource):
         for row, (path, key, label, split) in enumerate(zip(paths, keys, labels, splits), 1):
             named_by = one_line(f"{table}: row {row:,} names {path}")
             files[split].append(ImageFile(_place(table, path), posixpath.normpath(key), index[label], named_by))
-        super().__init__(section, table.stem, names, files)
-
-    def notes(self) -> tuple[str, ...]:
-        """See ImageSource."""
-        return (*self._unknown, *super().notes())
+        super().__init__(section, table.stem, names, files, notes)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -79,16 +72,11 @@ class TableImage:
     """An image in a row of a Parquet table, which stays in memory; it is opened like an `epath.Path`."""
 
     table: str
-    row: int
+    name: str  # the number of its row, from 0 on
     cell: Any = dataclasses.field(compare=False)
 
     def __str__(self) -> str:
-        return f"{self.table}:{self.row}"
-
-    @property
-    def name(self) -> str:
-        """Its name in the table."""
-        return str(self.row)
+        return f"{self.table}:{self.name}"
 
     def open(self, mode: str = "rb") -> io.BytesIO:
         """Opens the image's bytes."""
@@ -139,12 +127,10 @@ def _read(table: Any) -> list[_Column]:
     for name, column in zip(read.column_names, read.columns):
         column = _unwrapped(column)
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            cells = [TableImage(str(table), row, cell) for row, cell in enumerate(column)]
+        if kind in (pa.binary(), pa.large_binary()):
+            cells = [TableImage(str(table), str(row), cell) for row, cell in enumerate(column)]
             columns.append((name, [each if each.cell.is_valid else None for each in cells]))
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_boolean(kind):
-            columns.append((name, column.to_pylist()))
-        elif pa.types.is_integer(kind):
+        elif kind in (pa.string(), pa.large_string(), pa.bool_()) or pa.types.is_integer(kind):
             columns.append((name, [None if value is None else str(value) for value in column.to_pylist()]))
         elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             # pandas writes missing values as NaN.
@@ -172,9 +158,9 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
     if error := refuse_columns([name for name, _ in columns], names, table):
         raise error
     ((name, values),) = found
-    values = [str(value).strip() if isinstance(value, (str, bool)) else value for value in values]
+    values = [value.strip() if isinstance(value, str) else value for value in values]
     for row, value in enumerate(values, 1):
-        if value in (None, ""):
+        if not value:
             raise _missing(table, row, name)
     return values
 

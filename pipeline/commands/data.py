@@ -99,6 +99,8 @@ def _contents(source: ImageSource) -> str:
     height, width, channels = source.info.image_shape
     if not isinstance(source, ImageFilesSource):
         return f"images of {height} x {width} x {channels}"
+    # Its hashes find equal images.
+    source.fingerprint(list(source.shard_lengths()))
     found = source.contents
     sizes = {f"{height} x {width}": files for (height, width), files in found.sizes.items()}
     colours = {"in colour" if channels > 1 else "grey": files for channels, files in found.channels.items()}

@@ -120,7 +120,7 @@ def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
 def _to_record(each: Found) -> dict[str, Any]:
     if isinstance(each, ImageFile):
         if isinstance(each.path, TableImage):
-            return {"image": each.name, "table": _absolute(each.path.table), "row": each.path.row}
+            return {"image": each.name, "table": _absolute(each.path.table), "row": each.path.name}
         return {"image": each.name, "path": _absolute(str(each.path))}
     if isinstance(each, RecordFile):
         return {"records": each.name, "path": _absolute(each.path), "compression": each.compression}
@@ -144,7 +144,7 @@ def _read_names(folder: str, number: int) -> Iterator[Found]:
         for line in file:
             record = json.loads(line)
             if "row" in record:
-                yield ImageFile(record["image"], _rows(record["table"])[record["row"]][1])
+                yield ImageFile(record["image"], _rows(record["table"])[int(record["row"])][1])
             elif "image" in record:
                 yield ImageFile(record["image"], to_path(record["path"]))
             elif "records" in record:

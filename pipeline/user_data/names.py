@@ -59,11 +59,8 @@ def subfolders(folder: Any) -> list[Any]:
 
 
 def is_folder(entry: os.DirEntry) -> bool:
-    """Returns whether an entry is a folder; a symbolic link to itself is none."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+    """Returns whether an entry is a folder, or a link to one; `is_dir` raises an error for a link to itself."""
+    return entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry))
 
 
 def children(folder: Any) -> list[Any]:
