@@ -21,8 +21,8 @@ from tfx_estimator.pipeline.config.evaluator import (
     parse_held,
     parse_slice,
 )
-from tfx_estimator.pipeline.config.image_folder import find_label
 from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.user_data.names import find_label
 
 _PATH = "evaluator.metrics"
 # TFMA 0.46 misspells their names in the results, so the name is set explicitly.

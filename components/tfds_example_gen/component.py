@@ -74,9 +74,9 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
             source = open_source(data)
             if source.is_prepared:
                 source.resolve_disjoint()
+            fingerprint = source.fingerprint(list(data.splits.declared().values()))
             for note in source.notes():
                 _log.warning(note)
-            fingerprint = source.fingerprint(list(data.splits.declared().values()))
         spec = TfdsExampleGenSpec(
             examples=types.Channel(type=standard_artifacts.Examples),
             **properties.to_properties(data, fingerprint),

@@ -24,6 +24,8 @@ IMAGE_SHAPE = "image_shape"
 LABEL_NAMES = "label_names"
 # Expression of the split `test`, if declared.
 TEST = "test"
+# Split -> the classes without an example in it.
+ABSENT = "absent_classes"
 LICENCE = "licence"
 CITATION = "citation"
 
@@ -38,9 +40,11 @@ def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
     """Returns the execution properties of a `data` section."""
     values = {**data.dict(), "shards": data.shards_for()}
     location = {name: values.pop(name) for name in _LOCATION}
+    # As earlier versions wrote it, to keep their caches valid.
     if data.splits.test is None:
-        # As earlier versions wrote it, to keep their caches valid.
         del values["splits"]["test"]
+    if data.channels is None:
+        del values["channels"]
     return {
         DATA_KEY: json.dumps(values, sort_keys=True),
         LOCATION_KEY: json.dumps(location, sort_keys=True),
@@ -59,9 +63,14 @@ def num_examples(split: str) -> str:
 
 
 def write_properties(
-    examples: artifact.Artifact, info: SourceInfo, fingerprint: str, counts: dict[str, int], splits: Splits
+    examples: artifact.Artifact,
+    info: SourceInfo,
+    fingerprint: str,
+    counts: dict[str, int],
+    splits: Splits,
+    absent: dict[str, list[str]],
 ) -> None:
-    """Sets the properties of the data set, and the number of examples of each split."""
+    """Sets the properties of the data set, and the number of examples and the absent classes of each split."""
     values = {
         DATASET: info.name,
         VERSION: info.version,
@@ -71,6 +80,8 @@ def write_properties(
         LICENCE: info.licence,
         CITATION: info.citation,
     }
+    if absent:
+        values[ABSENT] = json.dumps(absent)
     if splits.test is not None:
         values[TEST] = splits.test
     for name, value in values.items():

@@ -6,8 +6,6 @@ then 1,024 bytes each of red, green and blue, row by row.
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +14,10 @@ import numpy as np
 from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, read_names
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.user_data.records import find_cifar
 
-FORM = "CIFAR binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin)"
 _SHAPE = (32, 32, 3)
 _PIXELS = 32 * 32 * 3
 _CITATION = """\
@@ -30,33 +29,14 @@ _CITATION = """\
 }"""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Kind:
-    """One of the two data sets; `train` and `test` match file names; the last label byte is used."""
-
-    name: str
-    train: str
-    test: str
-    label_bytes: int
-    num_classes: int
-    names_file: str
-
-
-_KINDS = (
-    _Kind("cifar10", r"^data_batch_(\d+)\.bin$", r"^test_batch\.bin$", 1, 10, "batches.meta.txt"),
-    _Kind("cifar100", r"^train\.bin$", r"^test\.bin$", 2, 100, "fine_label_names.txt"),
-)
-
-
 class CifarBinarySource(FileSource):
     """A folder (`epath.Path`) of CIFAR-10 or CIFAR-100 (fine labels) binary batches."""
 
     def __init__(self, section: DataSection, folder: Any) -> None:
-        self._kind = next(kind for kind in _KINDS if _find(folder, kind))
-        files = {
-            split: [ExampleFile(path, self._count(path)) for path in paths]
-            for split, paths in _find(folder, self._kind).items()
-        }
+        kind, found = find_cifar(folder)
+        assert kind is not None  # the caller has asked
+        self._kind = kind
+        files = {split: [ExampleFile(path, self._count(path)) for path in paths] for split, paths in found.items()}
         names_file = folder / self._kind.names_file
         names = [str(label) for label in range(self._kind.num_classes)]
         if names_file.exists():
@@ -73,17 +53,12 @@ class CifarBinarySource(FileSource):
         )
         super().__init__(section, info, files)
 
-    @staticmethod
-    def recognises(folder: Any) -> bool:
-        """Returns True if a folder (`epath.Path`) holds CIFAR binary batches."""
-        return any(_find(folder, kind) for kind in _KINDS)
-
     def read_batches(
         self, file: ExampleFile, start: int, stop: int, size: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See FileSource."""
         record = self._record
-        with reading(file.path), file.path.open("rb") as stream:
+        with reading(file.path), open_regular(file.path) as stream:
             stream.seek(start * record)
             for first in range(start, stop, size):
                 count = min(size, stop - first)
@@ -101,21 +76,10 @@ class CifarBinarySource(FileSource):
         return self._kind.label_bytes + _PIXELS
 
     def _count(self, path: Any) -> int:
-        with reading(path), path.open("rb"):
+        with reading(path), open_regular(path):
             length = path.stat().length
         if length % self._record or not length:
             raise damaged(
                 path, f"it is {length:,} bytes long", f"a multiple of {self._record:,}, one {self._kind.name} image"
             )
         return length // self._record
-
-
-def _find(folder: Any, kind: _Kind) -> dict[str, list[Any]]:
-    """Returns the files of each split, batches by their numbers."""
-    found: dict[str, list[Any]] = {}
-    for split, pattern in (("train", kind.train), ("test", kind.test)):
-        matches = [(path, match) for path in folder.iterdir() if (match := re.match(pattern, path.name))]
-        matches.sort(key=lambda pair: [int(number) for number in pair[1].groups()])
-        if matches:
-            found[split] = [path for path, _ in matches]
-    return found

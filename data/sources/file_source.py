@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import abc
+import collections
 import dataclasses
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfx_estimator.data.resizing import resize_uint8
-from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
+from tfx_estimator.data.sources.files import TABLE_BYTES, damaged, fingerprint_files, reading
+from tfx_estimator.data.sources.image_decoding import to_channels
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import nfc
+from tfx_estimator.pipeline.user_data.names import nfc
 
 # Examples read at once.
 _BATCH = 256
@@ -40,9 +44,8 @@ class FileSource(ImageSource):
         super().__init__(section)
         height, width, channels = info.image_shape
         self._resize = section.image_size if section.image_size != (height, width) else None
-        if self._resize:
-            info = dataclasses.replace(info, image_shape=(*self._resize, channels))
-        self._info = info
+        shape = (*(self._resize or (height, width)), section.channels or channels)
+        self._info = dataclasses.replace(info, image_shape=shape)
         self._files = files
 
     @property
@@ -64,6 +67,14 @@ class FileSource(ImageSource):
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
         return {split: tuple(file.count for file in files) for split, files in self._files.items()}
+
+    def count_classes(self) -> dict[str, Mapping[int, int]]:
+        """See ImageSource."""
+        counts: dict[str, Mapping[int, int]] = {}
+        for split, files in self._files.items():
+            batches = (labels for file in files for _, labels in self.read_batches(file, 0, file.count, _BATCH))
+            counts[split] = collections.Counter(label for labels in batches for label in labels.tolist())
+        return counts
 
     def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
         """See ImageSource."""
@@ -90,6 +101,7 @@ class FileSource(ImageSource):
     def _read_file(self, file: ExampleFile, start: int, stop: int) -> Iterator[tuple[np.ndarray, int]]:
         index = start
         for images, labels in self.read_batches(file, start, stop, _BATCH):
+            images = to_channels(images, self.info.image_shape[2])
             if self._resize:
                 images = resize_uint8(images, self._resize).numpy()
             for image, label in zip(images, labels.tolist()):
@@ -114,8 +126,8 @@ class FileSource(ImageSource):
 
 def read_names(path: Any) -> list[str]:
     """Returns the classes in a file, one per line, without a byte order mark."""
-    with reading(path):
-        lines = path.read_text().removeprefix("\ufeff").split("\n")
+    with reading(path), open_regular(path, TABLE_BYTES) as file:
+        lines = io.TextIOWrapper(file, "utf-8-sig").read().split("\n")
     names = [nfc(line.strip()) for line in lines if line.strip()]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)

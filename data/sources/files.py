@@ -1,4 +1,4 @@
-"""The files of a data set: the error for a damaged one, and a hash of them all."""
+"""The files of a data set: the error for a damaged one, and hashes of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import errno
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DamagedDataError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.user_data.table import refuse_encoding
 
 _TODO = "fetch the file again, or remove it from the folder"
+# The largest files that are read as a whole.
+IMAGE_BYTES, TABLE_BYTES = 1 << 29, 1 << 33
 # Bytes: above this, sizes and times are hashed instead of the contents, to save time.
 CONTENT_LIMIT = 1 << 30
 
@@ -30,18 +34,18 @@ def reading(path: Any, todo: str = _TODO) -> Iterator[None]:
     except FileNotFoundError:
         raise damaged(path, "it is missing", "the file that was there before", todo) from None
     except UnicodeDecodeError as error:
-        raise damaged(path, f"it is not text: {error.reason} at byte {error.start}", "UTF-8", todo) from None
+        raise refuse_encoding(error, path) from None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise  # an error of the machine, not of the file
         raise damaged(path, f"it cannot be read: {error.strerror or error}", "a readable file", todo) from None
 
 
-def fingerprint_files(paths: Iterable[Any], facts: Mapping[str, Any]) -> str:
+def fingerprint_files(paths: Iterable[Any], facts: Mapping[str, Any], hashes: Optional[dict[Any, bytes]] = None) -> str:
     """Returns a SHA-256 of files (`epath.Path`), and of further facts (JSON values) that examples depend on.
 
     Up to CONTENT_LIMIT in total, the files' names and contents count, but not their folder; above, their names, sizes
-    and modification times.
+    and modification times. `hashes` receives a hash of each file whose contents count.
     """
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     stats = []
@@ -54,7 +58,11 @@ def fingerprint_files(paths: Iterable[Any], facts: Mapping[str, Any]) -> str:
         if not whole:
             digest.update(f"{stat.mtime}".encode())
             continue
-        with reading(path), path.open("rb") as file:
+        content = hashlib.blake2b(digest_size=16)
+        with reading(path), open_regular(path) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
+                content.update(block)
+        if hashes is not None:
+            hashes[path] = content.digest()
     return digest.hexdigest()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import math
-import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -21,10 +20,10 @@ from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, read
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import DamagedDataError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.user_data.records import find_idx
 
-FORM = "IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ...; .gz or not)"
-_NAME = re.compile(r"^(train|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?$")
 _NAMES_FILE = "label_names.txt"
 
 
@@ -39,7 +38,7 @@ class IdxSource(FileSource):
     def __init__(self, section: DataSection, folder: Any) -> None:
         files: dict[str, list[ExampleFile]] = {}
         shapes: dict[Any, tuple[int, ...]] = {}
-        for split, paths in sorted(_find(folder).items(), reverse=True):  # train before test
+        for split, paths in find_idx(folder).items():
             for kind, other in (("images", "labels"), ("labels", "images")):
                 if kind not in paths:
                     raise damaged(paths[other], f"its {kind} are missing", f"a file of {kind} next to it")
@@ -64,11 +63,6 @@ class IdxSource(FileSource):
         )
         super().__init__(section, info, files)
 
-    @staticmethod
-    def recognises(folder: Any) -> bool:
-        """Returns True if a folder (`epath.Path`) holds IDX files."""
-        return bool(_find(folder))
-
     def read_batches(
         self, file: ExampleFile, start: int, stop: int, size: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -88,16 +82,6 @@ class IdxSource(FileSource):
                         length += len(block)
                 if length != math.prod(dims):
                     raise _wrong_length(path, dims, length)
-
-
-def _find(folder: Any) -> dict[str, dict[str, Any]]:
-    """Returns {split: {"images": path, "labels": path}}; a plain file takes precedence over its gzipped form."""
-    found: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
-        if match := _NAME.match(path.name):
-            split = "train" if match[1] == "train" else "test"
-            found.setdefault(split, {})[match[2]] = path
-    return found
 
 
 def _count_classes(files: dict[str, list[ExampleFile]]) -> int:
@@ -177,7 +161,7 @@ def _reading(path: Any) -> Iterator[BinaryIO]:
     try:
         # Only around open: a BadGzipFile is an OSError too.
         with reading(path):
-            file = path.open("rb")
+            file = open_regular(path)
         with file:
             if path.suffix == ".gz":
                 with gzip.open(file) as stream:

@@ -7,13 +7,13 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
-from tfx_estimator.data.sources.image_decoding import read_image, read_shape
+from tfx_estimator.data.sources.image_decoding import read_header, read_image
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.base.errors import DataError
@@ -40,25 +40,45 @@ class ImageFile:
     named_by: str = ""
 
 
+class Contents(NamedTuple):
+    """The images of each size (height, width), of each number of channels, and of each format."""
+
+    sizes: dict[tuple[int, int], list[ImageFile]]
+    channels: dict[int, list[ImageFile]]
+    formats: dict[str, list[ImageFile]]
+
+
 class ImageFilesSource(ImageSource):
-    """Reads PNG and JPEG files, in a deterministic order that mixes the classes.
+    """Reads image files, in a deterministic order that mixes the classes.
 
     The order is that of a hash of each file's key: adding or removing a file does not change the order of the others.
     """
 
     def __init__(
-        self, section: DataSection, name: str, label_names: Sequence[str], splits: Mapping[str, Sequence[ImageFile]]
+        self,
+        section: DataSection,
+        name: str,
+        label_names: Sequence[str],
+        splits: Mapping[str, Sequence[ImageFile]],
+        notes: Iterable[str],
     ) -> None:
         super().__init__(section)
         self._splits = {split: sorted(files, key=_shuffled) for split, files in splits.items()}
-        files = [file for split in splits.values() for file in split]
-        height, width, channels = _common_shape(files, name, resized=section.image_size is not None)
+        self.contents = read_contents([file for split in splits.values() for file in split])
+        height, width = section.image_size or _only_size(self.contents.sizes, name)
+        channels = section.channels or max(self.contents.channels)
+        self._notes = list(notes)
+        self._repeated: list[str] = []
+        if not section.channels and len(self.contents.channels) > 1:
+            grey = self.contents.channels[1]
+            what = f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour, as the others are"
+            self._notes.append(one_line(f"{what}; data.channels: 3 declares it, and 1 reads all in grey"))
         self._info = SourceInfo(
             name=name,
             version="",
-            image_shape=(*(section.image_size or (height, width)), channels),
+            image_shape=(height, width, channels),
             label_names=tuple(label_names),
-            description=f"{len(files):,} images in files of their own",
+            description=f"{sum(map(len, splits.values())):,} images in files of their own",
         )
 
     @property
@@ -74,9 +94,17 @@ class ImageFilesSource(ImageSource):
     def prepare(self) -> None:
         """Does nothing: each image is checked when read."""
 
+    def notes(self) -> tuple[str, ...]:
+        """See ImageSource; once the fingerprint was taken, also of images that are in two splits or classes."""
+        return (*self._notes, *self._repeated)
+
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
         return {split: (len(files),) for split, files in self._splits.items()}
+
+    def count_classes(self) -> dict[str, Mapping[int, int]]:
+        """See ImageSource."""
+        return {split: collections.Counter(file.label for file in files) for split, files in self._splits.items()}
 
     def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
         """See ImageSource."""
@@ -89,7 +117,8 @@ class ImageFilesSource(ImageSource):
 
     def fingerprint(self, expressions: Sequence[str]) -> str:
         """Hashes names, labels and contents of the files of the splits in use, split expressions and size of images."""
-        used = sorted({part.split for expression in expressions for part in self.resolve(expression)})
+        ranges = {expression: self.resolve(expression) for expression in expressions}
+        used = sorted({part.split for each in ranges.values() for part in each})
         files = {split: sorted(self._splits[split], key=lambda file: file.key) for split in used}
         facts: dict[str, Any] = {
             "source": "images",
@@ -101,7 +130,14 @@ class ImageFilesSource(ImageSource):
         if self.section.image_size:
             # Another function would result in other pixels.
             facts["resized"] = "tf.image"
-        return fingerprint_files([file.path for each in files.values() for file in each], facts)
+        hashes: dict[Any, bytes] = {}
+        found = fingerprint_files([file.path for each in files.values() for file in each], facts, hashes)
+        named = {
+            expression: [file for part in each for file in self._splits[part.split][part.start : part.stop]]
+            for expression, each in ranges.items()
+        }
+        self._repeated = list(_find_repeated(named, hashes))
+        return found
 
 
 def _shuffled(file: ImageFile) -> tuple[bytes, str]:
@@ -128,42 +164,52 @@ def _named(file: ImageFile) -> Iterator[None]:
         ) from None
 
 
-def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple[int, int, int]:
-    """Returns the shape of all images; if they are `resized`, the height and width are those of one of them."""
-    by_size: dict[tuple[int, int], list[ImageFile]] = collections.defaultdict(list)
-    by_channels: dict[int, list[ImageFile]] = collections.defaultdict(list)
-    for file in files:
-        with reading(file.path), _named(file):
-            stat = file.path.stat()
-        height, width, channels = _read_shape(file.path, stat.length, stat.mtime)
-        by_size[height, width].append(file)
-        by_channels[channels].append(file)
-    if len(by_channels) > 1:
-        few, many = sorted(by_channels, key=lambda channels: len(by_channels[channels]))
-        kinds = {1: "grey", 3: "in colour"}
-        raise DataError(
-            one_line(
-                f"{len(by_channels[few]):,} images of {name} are {kinds[few]}, first {by_channels[few][0].path}, and "
-                f"{len(by_channels[many]):,} are {kinds[many]}"
-            ),
-            expected="all images grey, or all in colour",
-            todo="convert one of the two kinds, for example with ImageMagick: `mogrify -colorspace gray`, or "
-            "`mogrify -type TrueColor -define png:color-type=2`",
-        )
-    if len(by_size) > 1 and not resized:
-        sizes = sorted(by_size.items(), key=lambda item: -len(item[1]))
-        shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in sizes[:_SHOWN_SIZES]]
+def _only_size(sizes: Mapping[tuple[int, int], Sequence[ImageFile]], name: str) -> tuple[int, int]:
+    """Returns the size of all images; raises an error if they differ in it."""
+    if len(sizes) > 1:
+        ordered = sorted(sizes.items(), key=lambda item: -len(item[1]))
+        shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in ordered[:_SHOWN_SIZES]]
         more = [f"{len(sizes) - _SHOWN_SIZES} more sizes"] if len(sizes) > _SHOWN_SIZES else []
         raise DataError(
             one_line(f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}"),
             expected="one size for all images",
             todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
         )
-    return (*next(iter(by_size)), next(iter(by_channels)))
+    return next(iter(sizes))
+
+
+def read_contents(files: Sequence[ImageFile]) -> Contents:
+    """Reads the header of each image."""
+    found = Contents({}, {}, {})
+    for file in files:
+        with reading(file.path), _named(file):
+            stat = file.path.stat()
+        height, width, channels, form = _read_header(file.path, stat.length, stat.mtime)
+        found.sizes.setdefault((height, width), []).append(file)
+        found.channels.setdefault(channels, []).append(file)
+        found.formats.setdefault(form, []).append(file)
+    return found
 
 
 @functools.lru_cache(maxsize=1_000_000)
-def _read_shape(path: Any, length: int, mtime: float) -> tuple[int, int, int]:
-    """Caches `read_shape` of unchanged files: a pipeline opens a data set several times."""
+def _read_header(path: Any, length: int, mtime: float) -> tuple[int, int, int, str]:
+    """Caches `read_header` of unchanged files: a pipeline opens a data set several times."""
     del length, mtime
-    return read_shape(path)
+    return read_header(path)
+
+
+def _find_repeated(splits: Mapping[str, Sequence[ImageFile]], hashes: Mapping[Any, bytes]) -> Iterator[str]:
+    """Yields a note for images that are byte for byte in two splits, and for those in two classes."""
+    first: dict[bytes, tuple[str, ImageFile]] = {}
+    pairs: dict[str, list[tuple[ImageFile, ImageFile]]] = {}
+    for split, files in splits.items():
+        for file in files:
+            if file.path in hashes:
+                other_split, other = first.setdefault(hashes[file.path], (split, file))
+                if split != other_split:
+                    where = f"of the {len(files):,} images of {split} are also in {other_split}"
+                    pairs.setdefault(where, []).append((file, other))
+                if file.label != other.label:
+                    pairs.setdefault("images are also in another class", []).append((file, other))
+    for where, found in pairs.items():
+        yield one_line(f"{len(found):,} {where}, byte for byte, as {found[0][0].path} and {found[0][1].path}")

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import posixpath
 import re
+import zlib
 from collections.abc import Sequence
-from typing import Any, Optional
+from types import SimpleNamespace
+from typing import Any, Optional, Union
 
-from tfx_estimator.data.sources.files import damaged, reading
+from tfx_estimator.data.sources.files import TABLE_BYTES, damaged, reading
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
-from tfx_estimator.data.sources.image_folder import label_names, require_several
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import TRAIN, nfc
+from tfx_estimator.pipeline.user_data.names import TRAIN, nfc
+from tfx_estimator.pipeline.user_data.reading import find_classes, refuse_classes
+from tfx_estimator.pipeline.user_data.table import LABELS, PATHS, SPLITS, refuse_columns
 
-_PATHS = ("image", "path", "file", "filename")
-_LABELS = ("label", "class")
-_SPLITS = ("split",)
+# What tools write where there is no value.
+_UNKNOWN = ("nan", "none", "null", "na", "n/a", "<na>")
 # A whole number, possibly written as a float.
 _NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
-# Its name, and a string for each row.
-_Column = tuple[str, list[Optional[str]]]
+# Its name, and for each row a string or an image.
+_Column = tuple[str, list[Any]]
 
 
 class ImageTableSource(ImageFilesSource):
@@ -36,29 +41,60 @@ class ImageTableSource(ImageFilesSource):
                 one_line(f"no file {table}"), expected="a CSV or Parquet file", todo="change data.dataset"
             )
         columns = _read(table)
-        paths = _column(columns, _PATHS, table)
-        labels = list(map(nfc, _column(columns, _LABELS, table)))
-        splits = _column(columns, _SPLITS, table, TRAIN)
-        _refuse_repeated(paths, table)
+        paths = _column(columns, PATHS, table)
+        labels = list(map(nfc, _column(columns, LABELS, table)))
+        splits = _column(columns, SPLITS, table, TRAIN)
+        keys = [path if isinstance(path, str) else path.name for path in paths]
+        _refuse_repeated(keys, table)
         numbers = [_NUMBER.match(label) for label in labels]
+        unknown = sorted({label for label in labels if label.lower() in _UNKNOWN})
+        if unknown and any(numbers) and all(number or label in unknown for number, label in zip(numbers, labels)):
+            raise _missing(table, labels.index(unknown[0]) + 1, f"label, but {unknown[0]!r}")
+        notes = [f"{labels.count(each):,} rows of {table} are of the class {each!r}" for each in unknown]
         labels = [number[1] for number in numbers if number] if all(numbers) else labels
         found: dict[str, dict[str, None]] = {}
         for split, label in zip(splits, labels):
             found.setdefault(split, {})[label] = None
         by_name = {split: list(each) for split, each in found.items()}
-        names = _numbered(labels, splits, table) if all(numbers) else label_names(by_name, table)
+        names = _numbered(labels, splits, table) if all(numbers) else find_classes(by_name)
+        if error := refuse_classes(by_name, table):
+            raise error
         index = {name: label for label, name in enumerate(names)}
         files: dict[str, list[ImageFile]] = {split: [] for split in found}
-        for row, (path, label, split) in enumerate(zip(paths, labels, splits), 1):
+        for row, (path, key, label, split) in enumerate(zip(paths, keys, labels, splits), 1):
             named_by = one_line(f"{table}: row {row:,} names {path}")
-            files[split].append(ImageFile(table.parent / path, posixpath.normpath(path), index[label], named_by))
-        super().__init__(section, table.stem, names, files)
+            files[split].append(ImageFile(_place(table, path), posixpath.normpath(key), index[label], named_by))
+        super().__init__(section, table.stem, names, files, notes)
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class TableImage:
+    """An image in a row of a Parquet table, which stays in memory; it is opened like an `epath.Path`."""
+
+    table: str
+    name: str  # the number of its row, from 0 on
+    cell: Any = dataclasses.field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.table}:{self.name}"
+
+    def open(self, mode: str = "rb") -> io.BytesIO:
+        """Opens the image's bytes."""
+        return io.BytesIO(self.cell.as_py())
+
+    def stat(self) -> Any:
+        """Returns the length, and a checksum instead of the time of a change."""
+        return SimpleNamespace(length=self.cell.as_buffer().size, mtime=zlib.crc32(self.cell.as_buffer()))
 
 
 def image_paths(table: Any) -> list[tuple[str, Any]]:
-    """Reads only the paths of a table's images: each with its folder, as a string and as a path."""
-    paths = _column(_read(table), _PATHS, table)
-    return [(str(table.parent / path), table.parent / path) for path in paths]
+    """Reads only a table's images: the name of each, with its folder, and the path, or the image in the table."""
+    places = [_place(table, path) for path in _column(_read(table), PATHS, table)]
+    return [(str(place), place) for place in places]
+
+
+def _place(table: Any, path: Union[str, TableImage]) -> Any:
+    return table.parent / path if isinstance(path, str) else path
 
 
 def _read(table: Any) -> list[_Column]:
@@ -68,8 +104,11 @@ def _read(table: Any) -> list[_Column]:
     import pyarrow_hotfix  # noqa: F401
     from pyarrow import csv, parquet
 
-    with reading(table):
-        data = pa.BufferReader(table.read_bytes())
+    with reading(table), open_regular(table, TABLE_BYTES) as file:
+        content = file.read()
+        if table.suffix.lower() != ".parquet":
+            content.decode()
+        data = pa.BufferReader(content)
     try:
         if table.suffix.lower() == ".parquet":
             read = parquet.read_table(data)
@@ -84,42 +123,51 @@ def _read(table: Any) -> list[_Column]:
         raise damaged(table, f"it cannot be read as a table: {error}", "CSV with a line of names, or Parquet") from None
     if not read.num_rows:
         raise damaged(table, "it has no rows", "a row for each image")
-    columns = []
-    for number, name in enumerate(read.column_names):
-        kind = read.schema.field(number).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
-            columns.append((name, [None if value is None else str(value) for value in read.column(number).to_pylist()]))
+    columns: list[_Column] = []
+    for name, column in zip(read.column_names, read.columns):
+        column = _unwrapped(column)
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if kind in (pa.binary(), pa.large_binary()):
+            cells = [TableImage(str(table), str(row), cell) for row, cell in enumerate(column)]
+            columns.append((name, [each if each.cell.is_valid else None for each in cells]))
+        elif kind in (pa.string(), pa.large_string(), pa.bool_()) or pa.types.is_integer(kind):
+            columns.append((name, [None if value is None else str(value) for value in column.to_pylist()]))
         elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             # pandas writes missing values as NaN.
-            values = [None if value != value else value for value in read.column(number).to_pylist()]
+            values = [None if value != value else value for value in column.to_pylist()]
             if all(value is None or value == value // 1 for value in values):
                 columns.append((name, [None if value is None else str(int(value)) for value in values]))
     return columns
 
 
-def _column(columns: list[_Column], names: Sequence[str], table: Any, default: Optional[str] = None) -> list[str]:
+def _unwrapped(column: Any) -> Any:
+    """Returns a column, of Hugging Face's images their bytes, or their paths if they are in files of their own."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if not pa.types.is_struct(column.type) or {each.name for each in column.type} != {"bytes", "path"}:
+        return column
+    images, paths = (compute.struct_field(column, [column.type.get_field_index(name)]) for name in ("bytes", "path"))
+    return images if images.null_count < len(images) else paths
+
+
+def _column(columns: list[_Column], names: Sequence[str], table: Any, default: Optional[str] = None) -> list[Any]:
     found = [(name, values) for name, values in columns if name.strip().lower() in names]
     if not found and default is not None:
         return [default] * len(columns[0][1])
-    if len(found) != 1:
-        searched = " or ".join(dict.fromkeys(name for name, _ in found) or names)
-        raise DataError(
-            one_line(f"{table} has {len(found) or 'no'} columns named {searched}, of text or whole numbers"),
-            expected=f"one; its columns are {', '.join(name for name, _ in columns if name) or 'of other types'}",
-            todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
-        )
-    values: list[str] = []
-    ((name, texts),) = found
-    for row, value in enumerate(texts, 1):
-        if value is None or not value.strip():
-            raise DataError(
-                one_line(f"{table}: row {row:,} has no {name}"),
-                expected="a value in every row",
-                todo="add it, or remove it",
-            )
-        values.append(value.strip())
+    if error := refuse_columns([name for name, _ in columns], names, table):
+        raise error
+    ((name, values),) = found
+    values = [value.strip() if isinstance(value, str) else value for value in values]
+    for row, value in enumerate(values, 1):
+        if not value:
+            raise _missing(table, row, name)
     return values
+
+
+def _missing(table: Any, row: int, name: str) -> DataError:
+    what = one_line(f"{table}: row {row:,} has no {name}")
+    return DataError(what, expected="a value in every row", todo="add it, or remove the row")
 
 
 def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
@@ -142,10 +190,12 @@ def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[
         count += 1
     names = {str(label): None for label in range(count)}
     for row, label in enumerate(labels, 1):
+        if label == "-1":
+            raise _missing(table, row, "class, but the label -1")
         if label not in names:
             raise DataError(
                 one_line(f"{table}: row {row:,} has the label {label}, but no training image has the label {count}"),
                 expected="labels that are names, or numbers from 0 to the last, each with training images",
                 todo="correct the labels",
             )
-    return require_several(list(names), table)
+    return list(names)

@@ -12,6 +12,8 @@ from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.paths import is_path, is_table
+from tfx_estimator.pipeline.user_data.reading import CIFAR, IDX, TFDS
+from tfx_estimator.pipeline.user_data.records import find_layout
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
 
@@ -83,27 +85,17 @@ def _recognised(section: DataSection, folder: Any) -> ImageSource:
             expected="a folder of a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class",
             todo="change data.dataset",
         )
-    from tfx_estimator.data.sources.tfds_lookup import find_in_folder
-
-    found = find_in_folder(section, folder)
-    if found is not None:
+    layout = find_layout(folder)
+    if layout == TFDS:
+        from tfx_estimator.data.sources.tfds_lookup import find_in_folder
         from tfx_estimator.data.sources.tfds_source import TfdsSource
 
-        return TfdsSource(section, found)
+        return TfdsSource(section, find_in_folder(section, folder))
     from tfx_estimator.data.sources import cifar, idx, image_folder
 
-    for kind in (idx.IdxSource, cifar.CifarBinarySource, image_folder.ImageFolderSource):
-        if kind.recognises(folder):
-            _refuse_version(section)
-            return kind(section, folder)
-    names = sorted(path.name for path in folder.iterdir())
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    raise DataNotFoundError(
-        f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}",
-        expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
-        f"{idx.FORM}, {cifar.FORM}, or {image_folder.FORM}",
-        todo="change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
-    )
+    _refuse_version(section)
+    kinds = {IDX: idx.IdxSource, CIFAR: cifar.CifarBinarySource}
+    return kinds.get(layout, image_folder.ImageFolderSource)(section, folder)
 
 
 def _refuse_version(section: DataSection) -> None:

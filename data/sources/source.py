@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfx_estimator.data.sources.splits import reject_overlap, resolve_split
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.user_data.reading import refuse_one_class
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +36,10 @@ class SourceInfo:
     licence: str = ""
     citation: str = ""
     description: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.label_names) < 2:
+            raise refuse_one_class(self.name, self.label_names)
 
     @property
     def num_classes(self) -> int:
@@ -91,6 +96,10 @@ class ImageSource(abc.ABC):
     @abc.abstractmethod
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """Returns the number of examples in each file of each split."""
+
+    def count_classes(self) -> dict[str, Mapping[int, int]]:
+        """Returns the number of examples with each label in each split; empty if only a preparation would tell."""
+        return {}
 
     def resolve(self, expression: str) -> tuple[ExampleRange, ...]:
         """Returns the example ranges of a TFDS split expression, in order.

@@ -30,13 +30,16 @@ def resolve_split(
     Args:
         expression: see https://www.tensorflow.org/datasets/splits.
     """
+    sizes = {name: sum(lengths) for name, lengths in shard_lengths.items()}
+    if sizes.get(expression):
+        # Without importing TFDS.
+        return (ExampleRange(expression, 0, sizes[expression]),)
     from tensorflow_datasets.core import splits as tfds_splits
 
     infos = {
         name: tfds_splits.SplitInfo(name=name, shard_lengths=list(lengths), num_bytes=0)
         for name, lengths in shard_lengths.items()
     }
-    sizes = {name: info.num_examples for name, info in infos.items()}
     known = ", ".join(f"{name} ({size:,} examples)" for name, size in sizes.items())
     example = "train" if "train" in sizes else next(iter(sizes), "train")
     try:

@@ -11,10 +11,9 @@ from typing import Any, Optional
 from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import subfolders
+from tfx_estimator.pipeline.user_data.names import subfolders
+from tfx_estimator.pipeline.user_data.records import FEATURES_FILE, INFO_FILE, find_prepared, is_prepared
 from tfx_estimator.pipeline.user_source import loader
-
-_INFO_FILE, _FEATURES_FILE = "dataset_info.json", "features.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,30 +80,28 @@ def find_by_class(section: DataSection) -> FoundBuilder:
     return dataclasses.replace(found, own=cls)
 
 
-def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
-    """Finds a prepared data set in a folder (`epath.Path`): the version's own, or up to three levels above it."""
-    if is_prepared(folder):
+def find_in_folder(section: DataSection, folder: Any) -> FoundBuilder:
+    """Finds the version of a folder (`epath.Path`) that holds a prepared data set."""
+    from tensorflow_datasets.core.utils import version as tfds_version
+
+    paths = find_prepared(folder)
+    if paths == [folder]:
         builder = open_prepared(folder)
         if _newest([builder.version], section.version) is None:
             raise _no_version(section.version, str(folder), [builder.version])
         return FoundBuilder(builder)
-    level, parents = [folder], []
-    for _ in range(3):
-        parents += [path for path in level if _prepared_versions(path)]
-        level = [child for path in level for child in subfolders(path)]
+    parents = sorted({path.parent for path in paths})
     if len(parents) > 1:
         raise DataNotFoundError(
             f"{folder} holds several prepared data sets: {', '.join(str(p.relative_to(folder)) for p in parents)}",
             expected="the folder of one of them",
             todo="append its name to data.dataset, or set its name there and this folder in data.data_dir",
         )
-    if not parents:
-        return None
-    versions = _prepared_versions(parents[0])
-    version = _newest(versions, section.version)
+    versions = {tfds_version.Version(path.name): path for path in paths}
+    version = _newest(list(versions), section.version)
     if version is None:
-        raise _no_version(section.version, str(parents[0]), versions)
-    return FoundBuilder(open_prepared(parents[0] / str(version)))
+        raise _no_version(section.version, str(parents[0]), list(versions))
+    return FoundBuilder(open_prepared(versions[version]))
 
 
 def _find(
@@ -185,22 +182,14 @@ def _no_version(wanted: Optional[str], where: str, versions: list[Any]) -> DataN
     )
 
 
-def is_prepared(folder: Any) -> bool:
-    """Returns True if a version's folder (`epath.Path`) holds a prepared data set, possibly damaged.
-
-    TFDS writes both files before it renames the complete folder: if one is missing, it was lost later.
-    """
-    return (folder / _INFO_FILE).exists() or (folder / _FEATURES_FILE).exists()
-
-
 def open_prepared(folder: Any) -> Any:
     """Returns TFDS's builder of a prepared data set (`epath.Path` of its version), without its class."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import dataset_info
 
-    info_file = folder / _INFO_FILE
+    info_file = folder / INFO_FILE
     _parsed(info_file, lambda: dataset_info.read_from_json(info_file))
-    _parsed(folder / _FEATURES_FILE, lambda: tfds.features.FeatureConnector.from_config(folder))
+    _parsed(folder / FEATURES_FILE, lambda: tfds.features.FeatureConnector.from_config(folder))
     return _parsed(info_file, lambda: tfds.builder_from_directory(folder))
 
 

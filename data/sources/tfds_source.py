@@ -11,13 +11,14 @@ import numpy as np
 
 from tfx_estimator.data.resizing import resize_uint8
 from tfx_estimator.data.sources.files import fingerprint_files
+from tfx_estimator.data.sources.image_decoding import to_channels
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared
 from tfx_estimator.data.sources.tfds_lookup import prepared_damage as _damaged
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import nfc
+from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
+from tfx_estimator.pipeline.user_data.names import nfc
 
 # Limit of the decoded pixels of a batch: large images have small batches.
 _BATCH_BYTES = 16 << 20
@@ -90,7 +91,8 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         split = self._builder.info.splits[f"{examples.split}[{examples.start}:{examples.stop}]"]
         for file in split.file_instructions:
-            yield from self._read_file(os.fspath(file.filename), file.skip, file.take, file.examples_in_shard)
+            path = os.fspath(file.filename)
+            yield from self._read_file(examples.split, path, file.skip, file.take, file.examples_in_shard)
 
     def fingerprint(self, expressions: Sequence[str]) -> str:
         """Hashes name, version, split expressions and size of images, and the prepared files of the splits in use.
@@ -118,7 +120,7 @@ class TfdsSource(ImageSource):
         paths = [epath.Path(path) for split in used for path in self._builder.info.splits[split].filepaths]
         return fingerprint_files(paths, facts)
 
-    def _read_file(self, path: str, skip: int, take: int, total: int) -> Iterator[tuple[np.ndarray, int]]:
+    def _read_file(self, split: str, path: str, skip: int, take: int, total: int) -> Iterator[tuple[np.ndarray, int]]:
         import tensorflow as tf
         from tensorflow_datasets.core import file_adapters
 
@@ -132,12 +134,20 @@ class TfdsSource(ImageSource):
         # At the end of a file, one more than expected, to detect additional examples.
         most = take + 1 if skip + take == total else take
         dataset = records.skip(skip).take(most).batch(batch).map(self._decode).prefetch(2)
-        count, num_classes = 0, self.info.num_classes
+        count, num_classes, channels = 0, self.info.num_classes, self.info.image_shape[2]
         try:
             for images, labels in dataset.as_numpy_iterator():
-                for image, label in zip(images, labels.tolist()):
+                for image, label in zip(to_channels(images, channels), labels.tolist()):
                     if count == take:
                         raise _damaged(path, f"it has more than its {total} examples")
+                    if label == -1:  # as TFDS writes an example without a label
+                        others = [name for name in self._builder.info.splits if name != split]
+                        advice = suggest_splits(others, self.section.splits.test is not None) if others else ""
+                        raise DataError(
+                            f"the split {split!r} of {self.info.name} is unlabelled, at least in part (-1)",
+                            expected="examples whose classes are known",
+                            todo=f"use another split: {advice}",
+                        )
                     if not 0 <= label < num_classes:
                         raise _damaged(path, f"example {skip + count} has the label {label}, of {num_classes} classes")
                     yield image, label
@@ -163,7 +173,7 @@ class TfdsSource(ImageSource):
 
         def decode_one(encoded: tf.Tensor) -> tf.Tensor:
             # decode_image: some data sets hold JPEG bytes although their declared format is PNG.
-            image = tf.io.decode_image(encoded, channels=shape[2], expand_animations=False)
+            image = tf.io.decode_image(encoded, channels=stored[2], expand_animations=False)
             image = tf.ensure_shape(image, stored)
             if resize:
                 image = resize_uint8(image, shape[:2])
@@ -172,7 +182,7 @@ class TfdsSource(ImageSource):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def decode(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             parsed = tf.io.parse_example(serialized, features)
-            spec = tf.TensorSpec(shape, tf.uint8)
+            spec = tf.TensorSpec((*shape[:2], stored[2]), tf.uint8)
             return tf.map_fn(decode_one, parsed[image_key], fn_output_signature=spec), parsed[label_key]
 
         return decode
@@ -231,7 +241,7 @@ def _describe(builder: Any, section: DataSection) -> SourceInfo:
     return SourceInfo(
         name=name,
         version=str(builder.version),
-        image_shape=(height, width, channels),
+        image_shape=(height, width, section.channels or channels),
         label_names=tuple(map(nfc, label.names)),
         licence=licence or "",
         citation=builder.info.citation or "",

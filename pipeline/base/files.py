@@ -1,4 +1,4 @@
-"""Local files: writes that survive a power failure, our JSON files, the ends of long files, errors of writing.
+"""Local files: those that a user names, writes that survive a power failure, our JSON files, errors of writing.
 
 Standard library only: training tasks start with it.
 """
@@ -12,10 +12,11 @@ import math
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Union
+from typing import Any, BinaryIO, Optional, Union
 
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.text import one_line
@@ -26,6 +27,18 @@ _PERMISSIONS = 0o777
 _FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
 # The paths in the messages of TensorFlow and Python.
 _UNWRITTEN = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device: '(/[^'\n]+)'(?: -> '(/[^'\n]+)')?")
+
+
+def open_regular(path: Any, most: Optional[int] = None) -> BinaryIO:
+    """Opens a user's file, of at most so many bytes; raises an OSError for a pipe, which might be waited for."""
+    if not isinstance(path, os.PathLike) or "://" in os.fspath(path):
+        return path.open("rb")
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and (most is None or status.st_size <= most):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "it is too large" if stat.S_ISREG(status.st_mode) else "it is not a regular file")
 
 
 def write_whole(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.beam_checks import check_beam
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
@@ -14,7 +15,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.image_folder import known_splits
+from tfx_estimator.pipeline.config.package_names import metric_names, tfds_has, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
@@ -28,6 +29,9 @@ from tfx_estimator.pipeline.config.tracking import check_tracking
 from tfx_estimator.pipeline.config.travel_checks import check_credentials, check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms import registry
+from tfx_estimator.pipeline.user_data.names import TRAIN
+from tfx_estimator.pipeline.user_data.read import read
+from tfx_estimator.pipeline.user_data.reading import Reading
 
 RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
 _SLICES, _LABEL = "evaluator.slices", "label"
@@ -35,10 +39,12 @@ _SLICES, _LABEL = "evaluator.slices", "label"
 
 def check(case: Case) -> list[Problem]:
     """Runs all checks."""
+    reading = read(case.data.dataset, case.data.splits.names())
     return [
-        *_data(case.declaration),
+        *_data(case.declaration, reading),
+        *_tfds_name(case),
         *_code(case),
-        *check_class_weights(case.declaration),
+        *check_class_weights(case.declaration, reading.classes if reading else ()),
         *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
         *_evaluator(case.declaration),
         # With a target, these paths are on other machines.
@@ -51,13 +57,15 @@ def check(case: Case) -> list[Problem]:
     ]
 
 
-def _data(declaration: Declaration) -> Iterator[Problem]:
+def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Problem]:
     data = declaration.data
     if not data.dataset.strip():
         yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
     elif is_path(data.dataset) and not is_address(data.dataset):
         yield from _check_folder_or_table(data.dataset)
-    known = ["train"] if data.dataset == "digits" else list(known_splits(data.dataset))
+    if reading and (error := reading.refusal):
+        yield Problem("data.dataset", error.what, error.expected, error.todo, value=data.dataset)
+    known = [TRAIN] if data.dataset == "digits" else reading.splits if reading and not reading.refusal else []
     declared = data.splits.declared()
     for key, expression in declared.items():
         path = f"data.splits.{key}"
@@ -72,6 +80,20 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
             todo = f"set {suggest_splits(known, 'test' in declared)}"
             yield Problem(path, what, expected, todo, value=expression, depends=("data.dataset",))
     yield from _overlaps({key: each for key, each in declared.items() if not reject_split(each)}, known)
+
+
+def _tfds_name(case: Case) -> Iterator[Problem]:
+    """Checks that TFDS knows the data set, unless other machines may have it."""
+    data = case.data
+    name = re.split("[/:]", data.dataset)[0]
+    elsewhere = case.target or is_address(data.data_dir or "") or data.dataset == "digits"
+    if elsewhere or not is_tfds_name(data.dataset) or os.path.isdir(data.dataset) or tfds_has(name, data.data_dir):
+        return
+    near = nearest(name, tfds_names())
+    todo = f"did you mean `{near}`?" if near else "see https://www.tensorflow.org/datasets/catalog/overview"
+    what = f"TFDS has no data set {name}, and there is no folder of this name"
+    expected = "a TFDS name, digits, package.module:Builder, ./FOLDER, or a CSV or Parquet file"
+    yield Problem("data.dataset", what, expected, todo, value=data.dataset)
 
 
 def _overlaps(declared: dict[str, str], known: Sequence[str]) -> Iterator[Problem]:
@@ -130,6 +152,12 @@ def _evaluator(declaration: Declaration) -> Iterator[Problem]:
     yield from _slices(_SLICES, section.slices, known)
     for index, metric in enumerate(section.metrics):
         path = f"evaluator.metrics.{index}"
+        if (known_metrics := metric_names()) and metric.name not in known_metrics:
+            near = next((each for each in known_metrics if each.lower().startswith(metric.name.lower())), "")
+            near = nearest(metric.name, known_metrics) or near
+            todo = f"did you mean `{near}`?" if near else "see https://www.tensorflow.org/tfx/model_analysis/metrics"
+            what = "neither TFMA nor Keras has a metric of this name"
+            yield Problem(path, what, "a class, such as AUC or F1Score", todo, value=metric.name)
         yield from _slices(f"{path}.slices", metric.slices, known, held=True)
         yield from _thresholds(path, metric)
 

@@ -7,9 +7,9 @@ from typing import Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.image_folder import folders, known_splits, nfc, sort_classes
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.user_data.names import nfc
 
 Weights = Union[Sequence[float], Mapping[str, float]]
 
@@ -33,12 +33,12 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
     return tuple(map(float, weights))
 
 
-def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the weights, also against the classes if those are known without reading the data."""
+def check_class_weights(declaration: Declaration, classes: Sequence[str]) -> Iterator[Problem]:
+    """Checks the weights, also against the classes that were read, or those of a known data set."""
     weights = declaration.trainer.class_weights
     if weights is None or isinstance(weights, str):
         return
-    if problem := _find_wrong(_nfc_keys(weights), _classes(declaration.data.dataset, weights)):
+    if problem := _find_wrong(_nfc_keys(weights), classes or _classes(declaration.data.dataset, weights)):
         yield problem
 
 
@@ -64,6 +64,4 @@ def _nfc_keys(weights: Weights) -> Weights:
 
 
 def _classes(dataset: str, weights: Weights) -> Sequence[str]:
-    if dataset in _KNOWN:
-        return max(_KNOWN[dataset], key=lambda names: sum(name in names for name in weights))
-    return sort_classes(each.name for place in known_splits(dataset).values() for each in folders(place))
+    return max(_KNOWN.get(dataset, ((),)), key=lambda names: sum(name in names for name in weights))

@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
+from tfx_estimator.pipeline.user_data.names import TRAIN, role
 
 _SHARDS = 8
 _Side = Annotated[int, Limits(1, le=4096)]
@@ -36,6 +37,10 @@ class Splits(Section):
         """Returns the given expressions by name, in order."""
         return {name: expression for name, expression in self.dict().items() if expression is not None}
 
+    def names(self) -> set[str]:
+        """Returns the names of the splits in the expressions."""
+        return {name for expression in self.declared().values() for name in split_names(expression)}
+
     @property
     def evaluated(self) -> str:
         """The split that the Evaluator reads."""
@@ -59,6 +64,12 @@ class DataSection(Section):
         None, 1, 1000, "files per split, at most one per example; null is 8, or more for sharding: file"
     )
     image_size: Optional[tuple[_Side, _Side]] = Field(None, "[height, width] to resize to, required if sizes differ")
+    channels: Optional[int] = Field(
+        None,
+        "1 reads all images in grey, 3 in colour; null is 3 if any is in colour",
+        schema={"enum": [1, 3]},
+        check=lambda value: "" if value in (1, 3) else "it is neither 1 nor 3",
+    )
 
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split for so many readers, each with its own files."""
@@ -99,9 +110,10 @@ def split_names(expression: str) -> list[str]:
 
 def suggest_splits(names: Sequence[str], test: bool = False) -> str:
     """Returns a `splits` section for a data set with these splits; `test`: with one for the Evaluator."""
-    train = "train" if "train" in names else names[0]
-    known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in names]
-    others = [name for name in dict.fromkeys([*known, *names]) if name != train]
+    train = min(names, key=lambda name: role(name) != TRAIN)
+    # The more a split is for the Evaluator, the earlier.
+    order = {"test": 0, "eval": 1, "": 2, TRAIN: 3}
+    others = sorted((name for name in names if name != train), key=lambda name: order[role(name)])
     if test and not others:
         return f"splits: {{train: '{train}[:80%]', eval: '{train}[80%:90%]', test: '{train}[90%:]'}}"
     if not test and others:

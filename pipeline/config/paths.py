@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import Path, texts
+from tfx_estimator.pipeline.user_data.names import is_address, is_table
 
 # These are always paths; data.dataset is one if it looks like one.
 PATHS: tuple[Path, ...] = (
@@ -24,19 +25,12 @@ PATHS: tuple[Path, ...] = (
 _DATASET: Path = ("data", "dataset")
 # A path on other machines, which stays as written.
 _ROOT: Path = ("deploy", "pipeline_root")
-_TABLES = (".csv", ".parquet")
 # name/config:version, as `tfds.load` takes it.
 _TFDS_NAME = re.compile(r"[A-Za-z]\w*(/[\w+.-]+)?(:(\d+|\*)(\.(\d+|\*)){2})?")
 _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "the only object store that TensorFlow reads and writes by default is Cloud Storage"
 OF_THIS_MACHINE = "this is on this machine, and the steps run elsewhere"
 _VARIABLE = re.compile(r"^\$\w+(/|$)")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def is_address(path: str) -> bool:
-    """Returns whether a path is an object store's address, such as gs://bucket/folder."""
-    return bool(_SCHEME.match(path))
 
 
 def reject_store(address: str) -> str:
@@ -62,11 +56,6 @@ def reject_address(path: str, option: str) -> None:
             expected="a path",
             todo=f"name a path for {option}, and copy its content to the address afterwards",
         )
-
-
-def is_table(dataset: str) -> bool:
-    """Returns whether the data set is a CSV or Parquet file of paths and labels."""
-    return dataset.lower().endswith(_TABLES)
 
 
 def is_tfds_name(dataset: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import struct
@@ -12,23 +13,16 @@ from typing import Any, NamedTuple, Union
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.image_table import image_paths
 from tfx_estimator.pipeline.base.errors import DataError
-from tfx_estimator.pipeline.config.image_folder import (
-    BEGINNINGS,
-    OTHER_IMAGES,
-    SUFFIXES,
-    children,
-    is_file,
-    is_tool_file,
-    is_visible,
-    subfolders,
-)
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.paths import is_address, is_table
+from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
+from tfx_estimator.pipeline.user_data.names import children, is_file, is_tool_file, is_visible, subfolders
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 # A TFRecord file begins with the length of a record in 8 bytes, and a checksum of those.
 _HEAD = struct.Struct("<8sI")
-_FORMS = "a PNG or JPEG file, a CSV or Parquet file of images' names, a TFRecord file, or a folder of such"
+_FORMS = "an image, a CSV or Parquet file of images' names, a TFRecord file, or a folder of such"
 _TODO = "correct the name, or leave it out"
 
 
@@ -85,46 +79,54 @@ class Inputs:
                 yield from self._find(name)
 
     def _find(self, name: str) -> Iterator[Found]:
+        return _or_unread(name, self._look_at(name))
+
+    def _look_at(self, name: str) -> Iterator[Found]:
         path = to_path(name)
-        try:
-            with reading(path, _TODO):
-                if "\0" in name:
-                    raise damaged(name, "its name holds a null", "a name a line", "leave out -print0, and the like")
-                if is_table(name):
-                    for text, image in image_paths(path):
-                        yield ImageFile(text, image)
-                elif path.name.lower().endswith(SUFFIXES):
-                    # Reading it will show whether it exists.
-                    yield ImageFile(name, path)
-                elif path.is_dir():
-                    yield from self._walk(path, (os.path.realpath(path),))
-                elif found := _look_into(path):
-                    yield found
-                else:
-                    raise damaged(path, "its format cannot be predicted", _FORMS, _TODO)
-        except DataError as error:
-            yield Unread(name, error.what)
+        if "\0" in name:
+            raise damaged(name, "its name holds a null", "a name a line", "leave out -print0, and the like")
+        if is_table(name):
+            for text, image in image_paths(path):
+                yield ImageFile(text, image)
+        elif path.name.lower().endswith(SUFFIXES):
+            # Reading it will show whether it exists.
+            yield ImageFile(name, path)
+        elif path.is_dir():
+            yield from self._walk(path, (os.path.realpath(path),))
+        elif found := _look_into(path):
+            yield found
+        else:
+            raise damaged(path, "its format cannot be predicted", _FORMS, _TODO)
 
     def _walk(self, folder: Any, above: tuple[str, ...]) -> Iterator[Found]:
         """Yields a folder's files by name, then those of its subfolders; `above` holds its real ancestors."""
         within = subfolders(folder)
         inner = {child.name for child in within}
         for path in children(folder):
-            name = str(path)
-            if is_tool_file(path.name) or path.name in inner:
-                continue
-            if path.name.lower().endswith(SUFFIXES) and is_visible(path.name):
-                yield ImageFile(name, path)
-            elif path.name.lower().endswith(OTHER_IMAGES):
-                yield Unread(name, damaged(path, "it is an image of another format", "PNG or JPEG", "convert it").what)
-            elif is_visible(path.name) and not is_table(path.name) and (found := _look_into(path)):
-                yield found
-            else:
-                self.left_out.append(name)
+            if not is_tool_file(path.name) and path.name not in inner:
+                yield from _or_unread(str(path), self._file(path))
         for child in within:
             # A symbolic link may lead back to an ancestor.
             if is_visible(child.name) and (real := os.path.realpath(child)) not in above:
-                yield from self._walk(child, (*above, real))
+                yield from _or_unread(str(child), self._walk(child, (*above, real)))
+
+    def _file(self, path: Any) -> Iterator[Found]:
+        name = str(path)
+        if path.name.lower().endswith(SUFFIXES) and is_visible(path.name):
+            yield ImageFile(name, path)
+        elif is_visible(path.name) and not is_table(path.name) and (found := _look_into(path)):
+            yield found
+        else:
+            self.left_out.append(name)
+
+
+def _or_unread(name: str, found: Iterator[Found]) -> Iterator[Found]:
+    """Yields what is found below a name, up to an error, which becomes an input that cannot be read."""
+    try:
+        with reading(name, _TODO):
+            yield from found
+    except DataError as error:
+        yield Unread(name, error.what)
 
 
 def to_path(name: str) -> Any:
@@ -142,24 +144,23 @@ def _look_into(path: Any) -> Any:
     name = str(path)
     if path.exists() and not is_file(path):
         return None
-    with path.open("rb") as file:
-        head = file.read(_HEAD.size)
-    if head.startswith(BEGINNINGS):
-        return ImageFile(name, path)
-    if head.startswith(_GZIP):
-        try:
-            with path.open("rb") as file, gzip.open(file) as content:
-                return RecordFile(name, name, "GZIP") if _is_record(content.read(_HEAD.size)) else None
-        except (OSError, EOFError):
-            return None
-    return RecordFile(name, name, "") if _is_record(head) else None
+    with open_regular(path) as file:
+        head = file.read(HEAD_BYTES)
+        if _is_record(head):
+            return RecordFile(name, name, "")
+        if not head.startswith(_GZIP):
+            return ImageFile(name, path) if find_format(head) else None
+        file.seek(0)
+        with contextlib.suppress(OSError, EOFError), gzip.open(file) as content:
+            return RecordFile(name, name, "GZIP") if _is_record(content.read(_HEAD.size)) else None
+    return None
 
 
 def _is_record(head: bytes) -> bool:
     """True if it is a TFRecord header: a length and its masked CRC-32C."""
     if len(head) < _HEAD.size:
         return False
-    length, checksum = _HEAD.unpack(head)
+    length, checksum = _HEAD.unpack_from(head)
     crc = 0xFFFFFFFF
     for byte in length:
         crc ^= byte

@@ -6,6 +6,7 @@ too small for ten million names, and most runners return an error as text only.
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import json
@@ -23,6 +24,7 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import first_error, write_error, write_whole
 from tfx_estimator.components.served_outputs import Scores
+from tfx_estimator.data.sources.image_table import TableImage, image_paths
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.paths import is_address
@@ -115,8 +117,10 @@ def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
     return count
 
 
-def _to_record(each: Found) -> dict[str, str]:
+def _to_record(each: Found) -> dict[str, Any]:
     if isinstance(each, ImageFile):
+        if isinstance(each.path, TableImage):
+            return {"image": each.name, "table": _absolute(each.path.table), "row": each.path.name}
         return {"image": each.name, "path": _absolute(str(each.path))}
     if isinstance(each, RecordFile):
         return {"records": each.name, "path": _absolute(each.path), "compression": each.compression}
@@ -139,12 +143,19 @@ def _read_names(folder: str, number: int) -> Iterator[Found]:
     with fileio.open(_names(folder, number)) as file:
         for line in file:
             record = json.loads(line)
-            if "image" in record:
+            if "row" in record:
+                yield ImageFile(record["image"], _rows(record["table"])[int(record["row"])][1])
+            elif "image" in record:
                 yield ImageFile(record["image"], to_path(record["path"]))
             elif "records" in record:
                 yield RecordFile(record["records"], record["path"], record["compression"])
             else:
                 yield _to_unread(record)
+
+
+@functools.lru_cache(maxsize=1)
+def _rows(table: str) -> list[tuple[str, Any]]:
+    return image_paths(to_path(table))
 
 
 def _to_unread(record: dict[str, str]) -> Unread:

@@ -93,17 +93,18 @@ def _read_all(
         else:
             yield first
 
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for is_image, group in itertools.groupby(found, lambda each: isinstance(each, ImageFile)):
-                while chunk := list(itertools.islice(group, length)):
-                    pending.extend([pool.submit(read_images, chunk)] if is_image else chunk)  # type: ignore[arg-type, list-item]
-                    while len(pending) > _AHEAD * threads:
-                        yield from take()
-            while pending:
-                yield from take()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for is_image, group in itertools.groupby(found, lambda each: isinstance(each, ImageFile)):
+            while chunk := list(itertools.islice(group, length)):
+                pending.extend([pool.submit(read_images, chunk)] if is_image else chunk)  # type: ignore[arg-type, list-item]
+                while len(pending) > _AHEAD * threads:
+                    yield from take()
+        while pending:
+            yield from take()
+    finally:
+        # Without waiting: a network's file may never be read to its end.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _read_image(file: ImageFile, channels: int, size: Optional[tuple[int, int]]) -> Union[_Read, Unread]:

@@ -12,7 +12,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
 from tfx_estimator.components.baseline_resolver import DROPPED
-from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, VERSION, num_examples
+from tfx_estimator.components.tfds_example_gen.properties import ABSENT, DATASET, LABEL_NAMES, VERSION, num_examples
 from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.data.features import LABEL
@@ -45,6 +45,9 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
     examples = outputs.get((EXAMPLE_GEN, "examples"))
     if examples and any(run.node == EXAMPLE_GEN and run.state == "ran" for run in results.components):
         results.warnings += _reordered(folders.metadata, examples)
+    for split, names in json.loads(examples.properties.get(ABSENT, "{}") if examples else "{}").items():
+        what = f"split {split} has no example of {', '.join(names)}: what is measured of each class is nan there"
+        results.warnings.append(Warned(EXAMPLE_GEN, what))
     add_outputs(results, outputs)
 
 

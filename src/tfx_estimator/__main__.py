@@ -36,6 +36,7 @@ VERBS = (
     "submit",
     "adapt",
     "validate",
+    "data",
     "show",
     "presets",
     "copy",
@@ -44,9 +45,9 @@ VERBS = (
     "doctor",
 )
 # Long-running verbs, which a separate process watches.
-_LONG = ("run", "compare", "bench", "execute")
+_LONG = ("run", "predict", "compare", "bench", "execute")
 # Verbs, besides validate --deep, that may open data or a model: TensorFlow and TFDS leave temporary folders.
-_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert", "predict")
+_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert", "data")
 _INTERRUPTED = 130
 # Shell completion of values: declarations, runs and folders are all files.
 _COMPLETED = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}

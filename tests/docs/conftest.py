@@ -5,12 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.docs.pages import PAGES, Page
 from tests.folders import write_files
 
 _WEIGHTS = "runs/digits/serving/1/variables/variables"
-_DATA = ("pets/cat/1.png", "pets/dog/1.png", "labels.csv", f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
+_DATA = (f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
+# As your-code.md shows them.
+_PETS = {
+    f"pets/{split}/{name}/{number}.png": (width, 64)
+    for split, width, count in (("train", 64, 10), ("val", 48, 3))
+    for name in ("cat", "dog")
+    for number in range(count)
+} | {f"pets/test/{number}.png": (64, 64) for number in range(4)}
 # Output of `convert`.
 _CONVERTED = {
     "converted/checkpoints/model.ckpt-600.index": "",
@@ -27,6 +35,9 @@ def page(request: pytest.FixtureRequest) -> Page:
 @pytest.fixture
 def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the page's files and the data that it mentions."""
-    write_files(tmp_path, {**page.files, **dict.fromkeys(_DATA, ""), **_CONVERTED})
+    write_files(tmp_path, {**page.files, **dict.fromkeys(_DATA, ""), **_CONVERTED, "labels.csv": "image,label,split\n"})
+    for name, size in _PETS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", size).save(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path

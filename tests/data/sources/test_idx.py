@@ -66,6 +66,14 @@ def test_image_size_resizes(idx_folder):
     assert labels == [index % 10 for index in range(20)]
 
 
+def test_declared_channels(idx_folder, idx_images):
+    source = opened(idx_folder, channels=3)
+    assert source.info.image_shape == (5, 4, 3)
+    images, _ = _read_all(source, "test")
+    np.testing.assert_array_equal(images, np.stack([idx_images["test"][0]] * 3, axis=-1))
+    assert source.fingerprint(["train"]) != opened(idx_folder).fingerprint(["train"])
+
+
 def test_the_fingerprint_follows_contents_splits_and_size_but_not_the_place(idx_folder, idx_images, tmp_path):
     first = opened(idx_folder).fingerprint(["train", "test"])
     assert opened(idx_folder).fingerprint(["train", "test"]) == first

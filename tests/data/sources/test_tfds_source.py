@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+import yaml
+from PIL import Image
 from tensorflow_datasets.core import registered
 
 from tests.artifacts import write_records
@@ -63,6 +65,37 @@ def test_the_only_image_and_the_only_class_are_found_without_supervised_keys(mak
     source = _prepared(make_builder(keys="None", features=features, example=example), data_dir)
     (part,) = source.resolve("test")
     assert sorted((int(image[0, 0, 0]), label) for image, label in source.read(part)) == [(i, i) for i in range(12, 17)]
+
+
+def test_a_split_without_labels_is_unlabelled_not_damaged(make_builder, data_dir):
+    example = '{"image": np.full((4, 6, 3), i, np.uint8), "label": i % 3 if i < 12 else -1}'
+    source = _prepared(make_builder(example=example), data_dir)
+    assert len(list(source.read(ExampleRange("train", 0, 12)))) == 12
+    with pytest.raises(DataError, match=r"the split 'test' of tiny\d+ is unlabelled") as caught:
+        list(source.read(ExampleRange("test", 0, 5)))
+    assert not isinstance(caught.value, DamagedDataError)
+    # Following the advice.
+    splits = yaml.safe_load(caught.value.todo.partition(": ")[2])["splits"]
+    again = opened(source.section.dataset, data_dir=str(data_dir), splits=splits)
+    parts = [part for parts in again.resolve_disjoint().values() for part in parts]
+    assert sorted(label for part in parts for _, label in again.read(part)) == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_declared_channels_of_colours_and_of_grey(make_builder, data_dir):
+    dataset = make_builder(example='{"image": np.full((4, 6, 3), (255, 0, i), np.uint8), "label": i % 3}')
+    source = _prepared(dataset, data_dir, channels=1)
+    assert source.info.image_shape == (4, 6, 1)
+    with Image.new("RGB", (1, 1), (255, 0, 11)) as red:
+        last = red.convert("L").getpixel((0, 0))
+    assert max(int(image.max()) for image, _ in source.read(ExampleRange("train", 0, 12))) == last
+    grey = make_builder(
+        features='{"image": tfds.features.Image(shape=(2, 2, 1)), "label": tfds.features.ClassLabel(num_classes=3)}',
+        example='{"image": np.full((2, 2, 1), i, np.uint8), "label": i % 3}',
+    )
+    source = _prepared(grey, data_dir, channels=3)
+    assert source.info.image_shape == (2, 2, 3)
+    pixels = sorted(image.tolist() for image, _ in source.read(ExampleRange("train", 0, 12)))
+    assert pixels == [np.full((2, 2, 3), number).tolist() for number in range(12)]
 
 
 def test_images_of_many_sizes_need_image_size(make_builder, data_dir):
@@ -132,7 +165,7 @@ def test_the_fingerprint_of_a_large_data_set_is_of_sizes_and_times(make_builder,
     ("change", "text"),
     [
         ({"label": 3}, "has the label 3, of 3 classes"),
-        ({"label": -1}, "has the label -1, of 3 classes"),
+        ({"label": -2}, "has the label -2, of 3 classes"),
         ({"image": b"no image"}, "cannot be read"),
         ({"image": (9, 9, 3)}, "cannot be read"),
     ],

@@ -6,7 +6,6 @@ import pytest
 
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.data import find_overlap
-from tfx_estimator.pipeline.config.image_folder import split_folders
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +48,7 @@ def test_overlaps_are_refused_before_anything_runs(problems, good, splits, inste
     assert f"set splits: {instead}" in problem
 
 
-THREE = ("train/cat/1.png", "val/cat/1.png", "test/cat/1.png")
+THREE = tuple(f"{split}/{name}/1.png" for split in ("train", "val", "test") for name in ("cat", "dog"))
 
 
 def _touch(folder, *names):
@@ -70,26 +69,15 @@ def declare(good):
 
 
 @pytest.mark.parametrize(
-    ("files", "splits"),
-    [
-        (("cat/1.png", "dog/1.JPG"), ["train"]),
-        (("train/cat/1.jpeg", "val/cat/1.png", "notes/readme.txt"), ["train", "val"]),
-        (("cat/more/deeper/1.png",), []),
-        (("1.png", "2.png"), []),
-        ((".cache/1.png", "__MACOSX/1.png"), []),
-    ],
-)
-def test_splits_are_read_from_names_of_folders(tmp_path, files, splits):
-    _touch(tmp_path, *files)
-    assert list(split_folders(tmp_path)) == splits
-
-
-@pytest.mark.parametrize(
     ("files", "splits", "todo"),
     [
         (("cat/1.png", "dog/1.png"), "", "set splits: {train: 'train[:90%]', eval: 'train[90%:]'}"),
-        (("train/cat/1.png", "valid/cat/1.png"), "", "set splits: {train: 'train', eval: 'valid'}"),
-        (("train/cat/1.png", "test/cat/1.png"), "{eval: tset}", "set splits: {train: 'train', eval: 'test'}"),
+        (("train/cat/1.png", "train/dog/1.png", "valid/cat/1.png"), "", "set splits: {train: 'train', eval: 'valid'}"),
+        (
+            ("train/cat/1.png", "train/dog/1.png", "test/cat/1.png"),
+            "{eval: tset}",
+            "set splits: {train: 'train', eval: 'test'}",
+        ),
         (THREE, "{eval: val, test: tset}", "set splits: {train: 'train', eval: 'val', test: 'test'}"),
     ],
 )
@@ -105,6 +93,9 @@ def test_a_missing_split_is_refused_with_a_fix(write, problems, declare, tmp_pat
 def test_a_table_is_found_next_to_the_declaration(write, problems, declare, tmp_path):
     (problem,) = problems(declare("labels.csv", "{eval: test}"))
     assert "there is no such file" in problem
-    _touch(tmp_path, "labels.csv")
+    (tmp_path / "labels.csv").write_text("file,split\n")
+    (problem,) = problems(declare("labels.csv", "{eval: test}"))
+    assert "has no columns named label or class" in problem
+    (tmp_path / "labels.csv").write_text("file,class,split\n")
     write(declare("labels.csv", "{eval: test}"))
     assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "labels.csv")

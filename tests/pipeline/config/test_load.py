@@ -77,6 +77,7 @@ def test_the_later_of_two_overrides_wins_and_corrects_a_file(write, good):
 def test_paths_in_a_file_are_relative_to_its_folder(tmp_path, monkeypatch, good):
     folder = tmp_path / "far" / "away"
     (folder / "images").mkdir(parents=True)
+    (folder / "images" / "train-images-idx3-ubyte").touch()
     (folder / "trainer.py").write_text("def run_fn(fn_args): pass")
     text = good.replace("mnist\n", "./images\n  data_dir: ../tfds\n", 1)
     text = text.replace("model: mnist_cnn", "module_file: trainer.py")
@@ -185,8 +186,10 @@ def test_the_old_name_of_the_threads_stays_valid_in_files_and_overrides(write, g
 
 @pytest.mark.parametrize("dataset", ["emnist/letters", "imagenet_resized/32x32", "mnist:3.0.1", "own_set/v1.5-x:1.*.*"])
 def test_a_data_set_is_named_as_tfds_names_it_unless_there_is_such_a_folder(write, good, tmp_path, dataset):
-    write(good.replace("dataset: mnist", f"dataset: {dataset}"))
+    (tmp_path / "prepared" / "own_set").mkdir(parents=True)
+    write(good.replace("dataset: mnist", f"dataset: {dataset}\n  data_dir: prepared"))
     assert load("mine.yaml").declaration.data.dataset == dataset
     if "/" in dataset:
         (tmp_path / dataset).mkdir(parents=True)
+        (tmp_path / dataset / "train-images-idx3-ubyte").touch()
         assert load("mine.yaml").declaration.data.dataset == str(tmp_path / dataset)

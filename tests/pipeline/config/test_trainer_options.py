@@ -14,8 +14,8 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
-from tfx_estimator.pipeline.config.image_folder import find_label, sort_classes
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.user_data.names import find_label, sort_classes
 
 pytestmark = pytest.mark.unit
 
@@ -144,7 +144,7 @@ def weights_of(declaration: Declaration, *names: str):
 )
 def test_weights_are_by_label_or_by_name(write, good, declared, by_label):
     # The classes of this data set are not known yet.
-    good = good.replace("dataset: mnist", "dataset: pets")
+    good = good.replace("dataset: mnist", "dataset: beans")
     loaded = load(write(good + f"  class_weights: {declared}\n  label_smoothing: 0.1\n"))
     assert weights_of(loaded.declaration, "cat", "bird", "dog") == by_label
     assert load(write(loaded.declaration.to_yaml())).declaration == loaded.declaration
@@ -153,7 +153,7 @@ def test_weights_are_by_label_or_by_name(write, good, declared, by_label):
 
 
 def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(write, good):
-    good = good.replace("dataset: mnist", "dataset: pets")
+    good = good.replace("dataset: mnist", "dataset: beans")
     three = load(write(good + "  class_weights: [1, 2, 3]\n")).declaration
     with pytest.raises(DeclarationError, match=r"trainer.class_weights: 3 weights for 2 classes"):
         weights_of(three, "cat", "dog")

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,8 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.artifacts import example, write_records
+from tests.root import start_python
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.data.sources.image_decoding import read_image
 from tfx_estimator.pipeline.predict import found_model, on_beam
@@ -171,6 +175,76 @@ def test_unreadable_files_are_listed_and_the_rest_is_predicted(run, model, image
     for name in (f"{folder}/in/cut.png", f"{folder}/other.gif", f"{tmp_path}/gone.png", records, __file__):
         assert f"damaged file {name}: " in stderr
     assert f"tfx-estimator: 5 could not be read, first {folder}/other.gif" in stderr
+
+
+@pytest.mark.timeout(60)
+def test_a_link_to_itself_and_a_pipe_are_named_and_the_rest_is_predicted(run, model, images, tmp_path):
+    folder = tmp_path / "images"
+    (folder / "a loop").symlink_to(folder / "a loop")
+    (folder / "gone").symlink_to(tmp_path / "nothing")
+    os.mkfifo(folder / "in" / "a.png")
+    found, stderr = run(model, folder, code=3)
+    check(found, images)
+    for name, why in (
+        ("a loop", "Too many levels of symbolic links"),
+        ("in/a.png", "it is not a regular file"),
+        ("gone", "it is missing"),
+    ):
+        assert re.search(f"damaged file {folder}/{name}: .*{why}", stderr)
+    assert "3 could not be read" in stderr
+    assert "it is not a regular file" in run(model, folder / "in" / "a.png", code=3)[1]
+
+
+def test_formats_are_predicted_by_content(run, model, images, tmp_path):
+    folder = tmp_path / "images"
+    pixels = np.full((SIDE, SIDE), 90, np.uint8)
+    more = {str(folder / name): pixels[..., None] for name in ("d.jpg", "e.bmp", "f")}
+    for name, form in zip(more, ("WEBP", "BMP", "GIF")):
+        Image.fromarray(pixels).save(name, form, **({"lossless": True} if form == "WEBP" else {}))
+    (folder / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(99))
+    found, stderr = run(model, folder, code=3)
+    check(found, {**dict(list(images.items())[:2]), **more, **dict(list(images.items())[2:])})
+    assert f"{folder}/x.heic is an image in the format HEIC" in stderr
+
+
+@pytest.mark.parametrize("engine", [[], ["--beam", "digits"]])
+def test_images_in_a_table_are_named_by_their_rows(run, model, images, tmp_path, engine):
+    table = tmp_path / "table.parquet"
+    cells = [{"bytes": Path(name).read_bytes(), "path": None} for name in images]
+    pyarrow.parquet.write_table(pyarrow.table({"image": cells}), table)
+    run(model, table, "--output", tmp_path / "out.csv", *engine)
+    check((tmp_path / "out.csv").read_text(), {f"{table}:{row}": image for row, image in enumerate(images.values())})
+
+
+# A thread that reads from a file system that does not answer any more.
+_STUCK = """
+import pathlib, sys, threading
+from tfx_estimator import __main__
+from tfx_estimator.pipeline.predict import reading
+
+def wait(*args):
+    begun.touch()
+    threading.Event().wait()
+
+begun = pathlib.Path(sys.argv.pop())
+reading.read_image = wait
+sys.exit(__main__.main())
+"""
+
+
+@pytest.mark.timeout(120)
+def test_sigterm_ends_a_prediction_whose_file_is_never_read(model, images, tmp_path):
+    output = tmp_path / "out" / "out.csv"
+    output.parent.mkdir()
+    process = start_python("-c", _STUCK, "predict", model, *images, "--output", str(output), str(tmp_path / "begun"))
+    try:
+        wait_until((tmp_path / "begun").exists, "reading")
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, list(output.parent.iterdir())) == (143, [])
+    assert "ended by SIGTERM" in stderr
 
 
 def test_names_need_not_be_text(run, model, images, tmp_path):

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 
 import pytest
+from PIL import Image
 
 from tfx_estimator.pipeline.predict.inputs import Inputs, Unread
 from tfx_estimator.pipeline.predict.reading import batches
 
 pytestmark = pytest.mark.unit
+
+
+def test_a_folder_of_another_user_is_named_and_all_others_are_read(temporary_of_session):
+    folder = temporary_of_session / "folder"
+    for name in ("a", "b", "c"):
+        (folder / name).mkdir(parents=True)
+        for number in range(2):
+            Image.new("L", (4, 4)).save(folder / name / f"{number}.png")
+    (folder / "b").chmod(0o700 if os.geteuid() == 0 else 0)
+    user = os.geteuid()
+    try:
+        if user == 0:
+            os.seteuid(65534)
+        found = list(batches(Inputs([str(folder)]), 3, (4, 4), 8, 1))
+    finally:
+        os.seteuid(user)
+        (folder / "b").chmod(0o700)
+    *unread, batch = found
+    assert batch.names == [f"{folder}/{name}/{number}.png" for name in "ac" for number in range(2)]
+    assert unread == [Unread(f"{folder}/b", f"damaged file {folder}/b: it cannot be read: Permission denied")]
 
 
 def test_unreadable_files_are_not_kept_in_memory(tmp_path):

@@ -23,13 +23,15 @@ def warned(tmp_path):
 
     from tfx_estimator.pipeline.run.results import collect
 
-    def run(*classes: list[str], state: str = "ran") -> list[str]:
+    def run(*classes: list[str], state: str = "ran", **properties: str) -> list[str]:
         folders = PipelineFolders(str(tmp_path / str(len(os.listdir(tmp_path)))), "numbers")
         folders.make_logs()
         with metadata.Metadata(metadata.sqlite_metadata_connection_config(folders.metadata)) as handle:
             kind = handle.store.put_execution_type(mlmd.ExecutionType(name="TfdsExampleGen"))
             for names in classes:
-                examples = artifact("Examples", dataset="numbers", label_names=json.dumps(names), version="")
+                examples = artifact(
+                    "Examples", dataset="numbers", label_names=json.dumps(names), version="", **properties
+                )
                 examples.split_names = "[]"
                 examples.type_id = handle.store.put_artifact_type(examples.artifact_type)
                 (made,) = handle.store.put_artifacts([examples.mlmd_artifact])
@@ -52,6 +54,12 @@ def test_a_changed_order_of_the_classes_is_warned_of_once(warned):
     assert warned(before, now, state="cached") == warned(before, now, now) == warned(now) == []
     # Added or removed classes cause no warning.
     assert warned(["a", "c"], ["a", "b", "c"]) == []
+
+
+@pytest.mark.parametrize("state", ["ran", "cached"])
+def test_a_split_without_a_class_is_warned_of_in_each_run(warned, state):
+    (warning,) = warned(["a", "b", "c"], state=state, absent_classes=json.dumps({"eval": ["b", "c"]}))
+    assert "split eval has no example of b, c" in warning
 
 
 def test_artifacts_reported_by_a_service_give_the_same_results_as_ml_metadata():

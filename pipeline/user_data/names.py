@@ -1,52 +1,53 @@
-"""Folders of images by class, and the order of classes. Imports only the standard library, for `validate`."""
+"""Names of files, classes and splits. Imports only the standard library, for `validate`."""
 
 from __future__ import annotations
 
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
-from tfx_estimator.pipeline.config.paths import is_address, is_path
+from tfx_estimator.pipeline.base.files import open_regular
+from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
 
-# Files taken for images by name; others are recognized by their first bytes.
-SUFFIXES = (".png", ".jpg", ".jpeg")
-# Unsupported image formats, which are reported: to skip them silently would lose data.
-OTHER_IMAGES = (".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".avif", ".ppm", ".pgm", ".svg")
 # The split of a folder without subfolders for splits.
 TRAIN = "train"
-BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
-_OF_TOOLS = re.compile(r"[.]DS_Store|[.]_.*|Thumbs[.]db|[.]ipynb_checkpoints|__MACOSX|__pycache__", re.IGNORECASE)
+# Of file managers and tools; of NAS, mounted disks and Windows.
+_OF_TOOLS = re.compile(
+    r"[.]DS_Store|[.]_.*|Thumbs[.]db|[.]ipynb_checkpoints|__MACOSX|__pycache__"
+    r"|lost[+]found|@(eaDir|Recycle|tmp)|#(recycle|snapshot)|~?[.]?snapshots?"
+    r"|System Volume Information|[$]RECYCLE[.]BIN|desktop[.]ini|[.]Trash.*",
+    re.IGNORECASE,
+)
+_TABLES = (".csv", ".parquet")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# Words in the names of splits' folders, such as `Training`, `seg_test` or `val2017`, and what each is for.
+_ROLES = {
+    **dict.fromkeys(("train", "training"), TRAIN),
+    **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), "eval"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 
 
-def split_folders(folder: Any) -> dict[str, Any]:
-    """Returns the folder of each split of a folder of images by class.
-
-    `cat/1.png, dog/1.png` is one split, `train`, in the folder itself; `train/cat/1.png, test/cat/2.png` is two.
-
-    Empty for another kind of folder. The folder is a `pathlib.Path` or an `epath.Path`.
-    """
-    within = list(folders(folder))
-    if any(_holds_image(child) for child in within):
-        return {TRAIN: folder}
-    return {child.name: child for child in within if any(_holds_image(each) for each in folders(child))}
+def is_address(path: str) -> bool:
+    """Returns whether a path is an object store's address, such as gs://bucket/folder."""
+    return bool(_SCHEME.match(path))
 
 
-def known_splits(dataset: str) -> dict[str, Path]:
-    """Returns the folder of each split if the data set is a local folder of images; else nothing."""
-    if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
-        return {}
-    try:
-        return split_folders(Path(dataset))
-    except OSError:
-        return {}  # reported when it is opened
+def is_table(dataset: str) -> bool:
+    """Returns whether the data set is a CSV or Parquet file of paths and labels."""
+    return dataset.lower().endswith(_TABLES)
 
 
-def folders(folder: Any) -> Iterator[Any]:
-    """Returns the visible subfolders, by name."""
-    return (child for child in subfolders(folder) if is_visible(child.name))
+def role(name: str) -> str:
+    """Returns what the split of this name is for: `train`, `eval` or `test`; empty if its name is no split's."""
+    return next((_ROLES[word] for word in re.split(r"[^a-z]+", name.lower()) if word in _ROLES), "")
+
+
+def is_split(name: str) -> bool:
+    """Returns whether this is the name of a split, such as `Test` or `val2017`, and of nothing else."""
+    return name.lower().strip("0123456789_-") in _ROLES
 
 
 def subfolders(folder: Any) -> list[Any]:
@@ -54,7 +55,12 @@ def subfolders(folder: Any) -> list[Any]:
     if is_address(str(folder)):
         return sorted(child for child in folder.iterdir() if child.is_dir())
     with os.scandir(folder) as entries:
-        return [folder / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
+        return [folder / name for name in sorted(entry.name for entry in entries if is_folder(entry))]
+
+
+def is_folder(entry: os.DirEntry) -> bool:
+    """Returns whether an entry is a folder, or a link to one; `is_dir` raises an error for a link to itself."""
+    return entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry))
 
 
 def children(folder: Any) -> list[Any]:
@@ -85,12 +91,8 @@ def is_image(path: Any) -> bool:
         return True
     if not is_file(path):
         return False
-    with path.open("rb") as file:
-        return file.read(len(BEGINNINGS[0])).startswith(BEGINNINGS)
-
-
-def _holds_image(folder: Any) -> bool:
-    return any(is_visible(child.name) and is_image(child) for child in children(folder))
+    with open_regular(path) as file:
+        return bool(find_format(file.read(HEAD_BYTES)))
 
 
 def nfc(name: str) -> str:

@@ -1,0 +1,112 @@
+"""`tfx-estimator data`: prints what lies in a folder or table, and a `data` section that reads it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tfx_estimator.pipeline.base.text import one_line
+
+if TYPE_CHECKING:
+    from tfx_estimator.data.sources.source import ImageSource
+    from tfx_estimator.pipeline.config.data import DataSection
+
+HELP = "print what is in your data, and a `data` section that reads it"
+_IMAGE_SIZE = (64, 64)
+_SHOWN = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's argument."""
+    parser.add_argument("source", metavar="SOURCE", help="a folder, a CSV or Parquet file, a preset or a declaration")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints layout, splits, classes, counts, what is left out and a `data` section; raises if nothing can read it."""
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.user_data.read import read
+
+    section = _section(args.source)
+    found = read(section.dataset, section.splits.names())
+    say(one_line(f"{found.layout if found else 'data set'}: {section.dataset}"))
+    if found and found.refusal:
+        for note in found.notes():
+            say(f"  {one_line(note)}")
+        raise found.refusal
+    source = _open(section)
+    for line in _describe(source):
+        say(line)
+    return 0
+
+
+def _section(name: str) -> DataSection:
+    from tfx_estimator.pipeline.config.data import DataSection
+    from tfx_estimator.pipeline.config.draft import Draft, read_source
+    from tfx_estimator.pipeline.user_data.names import is_address, is_table
+
+    if is_address(name):
+        return DataSection(dataset=name)
+    if os.path.isdir(place := os.path.expanduser(name)) or is_table(name):
+        return DataSection(dataset=os.path.abspath(place))
+    draft = Draft(read_source(name))
+    draft.resolve_paths()
+    # Whatever else is wrong in the declaration.
+    return draft.validate("").data
+
+
+def _open(section: DataSection) -> ImageSource:
+    from tfx_estimator.data.sources import open_source
+    from tfx_estimator.pipeline.base.errors import DataError
+
+    try:
+        return open_source(section)
+    except DataError:
+        if section.image_size is None:
+            # Images of several sizes need one.
+            with contextlib.suppress(DataError):
+                return open_source(section.copy(update={"image_size": _IMAGE_SIZE}))
+        raise
+
+
+def _describe(source: ImageSource) -> Iterator[str]:
+    from tfx_estimator.pipeline.config.data import suggest_splits
+    from tfx_estimator.pipeline.config.yaml_text import inline
+
+    names, section = source.info.label_names, source.section
+    sizes = {split: sum(lengths) for split, lengths in source.shard_lengths().items()} if source.is_prepared else {}
+    counts = source.count_classes()
+    yield f"  {len(names):,} classes: {_listed(names)}"
+    for split, size in sizes.items():
+        of = [f"{name}: {counts[split][label]:,}" for label, name in enumerate(names)] if counts else []
+        yield one_line(f"  split {split}: {size:,} examples{'; ' if of else ''}{_listed(of)}")
+    yield f"  {_contents(source)}"
+    for note in source.notes():
+        yield f"  note: {one_line(note)}"
+    yield f"data:\n  dataset: {inline(section.dataset)}"
+    if sizes:
+        yield f"  {suggest_splits(list(sizes), len(sizes) > 2)}"
+    if section.image_size:
+        yield f"  image_size: {inline(section.image_size)}"
+
+
+def _contents(source: ImageSource) -> str:
+    """Returns sizes, channels and formats, of images in files with the number of each."""
+    from tfx_estimator.data.sources.image_files import ImageFilesSource
+
+    height, width, channels = source.info.image_shape
+    if not isinstance(source, ImageFilesSource):
+        return f"images of {height} x {width} x {channels}"
+    # Its hashes find equal images.
+    source.fingerprint(list(source.shard_lengths()))
+    found = source.contents
+    sizes = {f"{height} x {width}": files for (height, width), files in found.sizes.items()}
+    colours = {"in colour" if channels > 1 else "grey": files for channels, files in found.channels.items()}
+    kinds = (sorted(each.items(), key=lambda item: -len(item[1])) for each in (sizes, colours, found.formats))
+    return "; ".join(_listed([f"{len(files):,} {name}" for name, files in each]) for each in kinds)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return one_line(", ".join(names[:_SHOWN]) + (f", and {len(names) - _SHOWN:,} more" if names[_SHOWN:] else ""))

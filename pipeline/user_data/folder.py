@@ -1,0 +1,166 @@
+"""Images by class: which folders are splits, which are classes, and what is left out."""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.user_data import names
+from tfx_estimator.pipeline.user_data.formats import SUFFIXES
+from tfx_estimator.pipeline.user_data.names import TRAIN, is_split, nfc, role
+from tfx_estimator.pipeline.user_data.reading import (
+    IMAGES,
+    OF_TOOL,
+    LeftOut,
+    Reading,
+    find_classes,
+    refuse_classes,
+    refuse_one_class,
+)
+
+_FORMS = (
+    "IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ...; .gz or not), CIFAR "
+    "binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin), or images in a folder "
+    "for each class (cat/1.png, dog/1.png), with folders of splits above them or without"
+)
+_SHOWN = 8
+_HIDDEN, _NO_IMAGE, _NO_CLASS, _EMPTY = "hidden", "no image", "in no folder of a class", "without an image"
+# Of images, by the folder that each is in: names relative to that.
+_Groups = dict[str, list[str]]
+
+
+def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
+    """Reads a folder (`pathlib.Path` or `epath.Path`) of images by class; lists it, and opens no image by its name.
+
+    Folders are those of splits if one of them, with folders of images in it, has the name of a split; else of classes.
+
+    Args:
+        declared: Names that are those of splits, whatever they are.
+    """
+    images: list[str] = []
+    left_out: list[LeftOut] = []
+    _walk(folder, "", (os.path.realpath(folder),), images, left_out, {})
+    top = _unwrapped(folder.name, "", images)
+    splits = _find_splits(top, declared) or {TRAIN: top}
+    files: dict[str, _Groups] = {split: {} for split in splits}
+    for split, (_, groups) in splits.items():
+        for name, inner in groups.items():
+            files[split].setdefault(nfc(name), []).extend(f"{name}/{image}" for image in inner)
+    used = {splits[split][0] + image for split, each in files.items() for of in each.values() for image in of}
+    tops = {image.partition("/")[0] for image in used}
+    unused = (image for image in images if image not in used)
+    counts = collections.Counter(first if (first := each.partition("/")[0]) not in tops else each for each in unused)
+    left_out += (LeftOut(name, _NO_CLASS, count) for name, count in counts.items())
+    return Reading(
+        layout=IMAGES,
+        place=folder,
+        classes=find_classes(files),
+        files=files,
+        folders={split: folder / prefix if prefix else folder for split, (prefix, _) in splits.items()},
+        left_out=left_out,
+        refusal=_refuse(folder, left_out, top, files),
+    )
+
+
+def _walk(
+    path: Any, name: str, above: tuple[str, ...], images: list[str], left: list[LeftOut], by_suffix: dict[str, bool]
+) -> None:
+    """Collects the names of images below a folder, and of what is left out."""
+    for entry, is_folder in _entries(path):
+        inner, before = name + entry, (len(images), len(left))
+        if not names.is_visible(entry):
+            left.append(LeftOut(inner, OF_TOOL if names.is_tool_file(entry) else _HIDDEN))
+        elif is_folder:
+            # A symbolic link may lead back to an ancestor.
+            if (real := os.path.realpath(path / entry)) not in above:
+                _walk(path / entry, f"{inner}/", (*above, real), images, left, by_suffix)
+            if len(images) == before[0]:
+                left[before[1] :] = [LeftOut(inner, _EMPTY)]
+        elif _is_image(path, entry, by_suffix):
+            images.append(inner)
+        else:
+            left.append(LeftOut(inner, _NO_IMAGE))
+
+
+def _entries(folder: Any) -> Iterator[tuple[str, bool]]:
+    """Yields the names in a folder, in order, and whether each is a folder's."""
+    if names.is_address(str(folder)):
+        for path in sorted(folder.iterdir()):
+            # Each question to a store takes as long as many answers of a disk.
+            yield path.name, not path.name.lower().endswith(SUFFIXES) and path.is_dir()
+        return
+    with os.scandir(folder) as entries:
+        yield from sorted((entry.name, names.is_folder(entry)) for entry in entries)
+
+
+def _is_image(folder: Any, name: str, by_suffix: dict[str, bool]) -> bool:
+    """Returns whether a file is an image, readable or not; of an unknown suffix one file is opened."""
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix in SUFFIXES:
+        return True
+    if not re.fullmatch(r"[.]\w*[a-z]\w*", suffix):
+        return names.is_image(folder / name)
+    if suffix not in by_suffix:
+        by_suffix[suffix] = names.is_image(folder / name)
+    return by_suffix[suffix]
+
+
+def _grouped(images: Iterable[str]) -> _Groups:
+    found: _Groups = {}
+    for first, slash, rest in (image.partition("/") for image in images):
+        if slash:
+            found.setdefault(first, []).append(rest)
+    return found
+
+
+def _unwrapped(name: str, prefix: str, images: list[str]) -> tuple[str, _Groups]:
+    """Returns the images by folder, and where; a folder in one of the same name is all there is, as in archives."""
+    found = _grouped(images)
+    if list(found) == [name] and _grouped(found[name]):
+        return _unwrapped(name, f"{prefix}{name}/", found[name])
+    return prefix, found
+
+
+def _find_splits(top: tuple[str, _Groups], declared: Collection[str]) -> dict[str, tuple[str, _Groups]]:
+    """Returns the place of each split, and its images by class; none if these are folders of classes."""
+    # TFDS's expressions take no other names.
+    deep = {
+        re.sub(r"[^\w-]+", "_", name): _unwrapped(name, f"{top[0]}{name}/", images)
+        for name, images in top[1].items()
+        if _grouped(images)
+    }
+    classes = {name: set(map(nfc, each[1])) for name, each in deep.items()}
+    named = [name for name in deep if name in declared or role(name)]
+    trained: set[str] = set().union(*(classes[name] for name in named if role(name) in ("", TRAIN)))
+    # A test split without labels is often in a folder of its own, as `test/unknown`.
+    named = [name for name in named if not trained or trained & classes[name]]
+    # `train_station` is a split's name only beside `test_...`, with the same classes.
+    if not any(name in declared or is_split(name) for name in named) and len(set(map(role, named))) < 2:
+        return {}
+    return {name: each for name, each in deep.items() if name in named or classes[name] <= trained}
+
+
+def _refuse(
+    folder: Any, left_out: Iterable[LeftOut], top: tuple[str, _Groups], files: Mapping[str, _Groups]
+) -> Optional[DataError]:
+    """Returns why this is no data set to train with."""
+    classes = find_classes(files)
+    if len(classes) == 1 and len(_grouped(top[1].get(classes[0], ()))) > 1:
+        return refuse_one_class(folder, classes, f"set data.dataset to {folder / top[0] / classes[0]}")
+    if classes:
+        return refuse_classes(files, folder)
+    strays = [each.name for each in left_out if each.why == _NO_CLASS]
+    held = strays or [each.name for each in left_out if each.why != OF_TOOL]
+    shown = ", ".join(held[:_SHOWN]) + (", ..." if held[_SHOWN:] else "")
+    return DataNotFoundError(
+        one_line(f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}"),
+        expected=f"a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), {_FORMS}",
+        todo="move each image into the folder of its class, or name their classes in a CSV: image,label"
+        if strays
+        else "change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
+    )
