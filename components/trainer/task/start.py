@@ -17,15 +17,8 @@ from typing import TYPE_CHECKING, NoReturn, Optional
 
 from tfx_estimator.components.trainer.cluster.plan import VISIBLE_GPUS, visible_gpus
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.protocol.events import (
-    STOPPED,
-    UNWRITTEN,
-    Event,
-    ProgressWriter,
-    StoppedByRequestError,
-    beat,
-)
-from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskFiles, TaskSpec
+from tfx_estimator.components.trainer.protocol.events import STOPPED, Event, ProgressWriter, StoppedByRequestError, beat
+from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, UNWRITTEN, TaskFiles, TaskSpec
 from tfx_estimator.pipeline.base.cpus import available_cpus, cpu_quota
 from tfx_estimator.pipeline.base.ending.keeper import keep
 from tfx_estimator.pipeline.base.ending.leaving import leave_within
