@@ -177,11 +177,7 @@ def writing(name: str) -> Iterator[None]:
 
 
 def full_disk(text: str, folder: str) -> str:
-    """Returns the folder on the full disk that an error's text tells of; empty if it tells of none.
-
-    Args:
-        folder: Where the failed code wrote, if the text names no file.
-    """
+    """Returns the folder on the full disk that an error tells of, by default the given one; empty for another error."""
     if not any(each in text for each in _FULL):
         return ""
     found = [os.path.dirname(path) for paths in _UNWRITTEN.findall(text) for path in paths if path]

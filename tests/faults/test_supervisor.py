@@ -188,19 +188,15 @@ def test_a_full_disk_is_named_first(faulty, tmp_path, path, whole):
         process.resume()
 
     small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={90 if whole else 9}m", "tmpfs", str(small)],
-        capture_output=True,
-        text=True,
-    )
+    size = "size=90m" if whole else "size=9m"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(small)], capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
     try:
         faulty.training.root = small / "Trainer"
+        faults = [Fault("chief-0", TRAINING, fill)] if whole else []
         with pytest.raises(errors.TaskFailedError) as caught:
-            faulty.run(
-                "disk full", faulty.settings(ALONE, path), *([Fault("chief-0", TRAINING, fill)] if whole else [])
-            )
+            faulty.run("disk full", faulty.settings(ALONE, path), *faults)
         assert caught.value.what.startswith(f"No space left on device: the disk of {small}/Trainer/training/")
         assert ("could not write why" in caught.value.what) is whole
         assert "make room there" in caught.value.todo

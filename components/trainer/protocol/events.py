@@ -19,8 +19,6 @@ _BEAT_SECONDS = 1.0
 _STEP = struct.Struct("<q")
 # sysexits.h's EX_TEMPFAIL: the exit code of a task that stopped by request, at a checkpoint.
 STOPPED = 75
-# EX_IOERR: that of a task whose error the disk has no room for.
-UNWRITTEN = 74
 _OVER = "over"
 
 

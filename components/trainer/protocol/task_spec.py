@@ -18,6 +18,8 @@ REPLICA_CHECK = "replica_check"
 DRY_RUN = "dry_run"
 # `Job.path` of a dry run that only builds a step and reports its cost.
 COSTS = "costs"
+# sysexits.h's EX_IOERR: the exit code of a task whose error the disk has no room for.
+UNWRITTEN = 74
 
 
 @dataclasses.dataclass(frozen=True)

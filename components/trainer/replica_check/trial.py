@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -67,11 +68,7 @@ class Trial:
     folder: str
 
     def compare_updates(self, reading: Reading, many_rows: Rows, one_rows: Rows) -> tuple[list[Change], list[str]]:
-        """Trains on examples of the first batch.
-
-        Returns:
-            A change for each variable that changed; and the trained variables that each replica updates on its own.
-        """
+        """Trains on examples of the first batch; returns each variable's change, and those with unequal copies."""
         shared, alone = (self._input_fn(reading, rows) for rows in (many_rows, one_rows))
         for steps in _STEPS:
             try:
@@ -82,9 +79,11 @@ class Trial:
                 self._train_alone(alone, steps)
                 raise _fails(self.many, "train", error) from error
             one = self._train_alone(alone, steps, many.before)
-            if changes := compare(one, many, self.many.num_replicas_in_sync):
-                return changes, list(many.apart)
-        return [], []
+            changes = compare(one, many, self.many.num_replicas_in_sync)
+            # Copies of weights that have not changed yet are equal.
+            if changes and any(map(np.any, map(many.change, many.trained))):
+                break
+        return changes, [*filter(many.is_apart, many.copies)]
 
     def evaluate(
         self, train: Reading, evaluation: Reading, strategy: tf.distribute.Strategy, whole: bool
@@ -172,13 +171,10 @@ class _ValuesHook(tf.compat.v1.train.SessionRunHook):
         variables = tf.compat.v1.global_variables()
         # In begin: some strategies add ops for reading, and the graph is finalized later.
         self._values = {each.op.name: tf.identity(each) for each in variables if each.dtype.base_dtype.is_floating}
-        self._trained = [each.op.name for each in tf.compat.v1.trainable_variables()]
-        # Of an ON_READ variable, such as a batch normalisation's statistics, each replica has its own by contract.
-        on_read = tf.VariableSynchronization.ON_READ
         self._copies = {
             each.op.name: [tf.identity(copy) for copy in getattr(each, "values", ())[1:]]
-            for each in variables
-            if each.op.name in self._values and each.synchronization != on_read
+            for each in tf.compat.v1.trainable_variables()
+            if each.op.name in self._values
         }
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
@@ -190,12 +186,7 @@ class _ValuesHook(tf.compat.v1.train.SessionRunHook):
 
     def end(self, session: tf.compat.v1.Session) -> None:
         after, copies = session.run((self._values, self._copies))
-        apart = [
-            owner
-            for name in copies
-            if (owner := _owner(name, self._trained)) and _differ(copies[name], after[name], self._before[name])
-        ]
-        self.training = Training(self._trained, self._before, after, list(dict.fromkeys(apart)))
+        self.training = Training([*copies], self._before, after, copies)
 
 
 def _fails(strategy: tf.distribute.Strategy, verb: str, error: Exception) -> UserCodeError:
@@ -215,17 +206,21 @@ def _cause(error: Exception) -> str:
 
 
 class Training(NamedTuple):
-    """The values of all variables by name, before and after a training."""
+    """The values of all variables by name, before and after a training; after it, those of trained ones' copies."""
 
     trained: Sequence[str]
     before: dict[str, np.ndarray]
     after: dict[str, np.ndarray]
-    # Trained variables whose copies in the replicas, or those of their slots, differ.
-    apart: Sequence[str] = ()
+    copies: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
 
     def change(self, name: str) -> np.ndarray:
         """Returns the change of a variable."""
         return self.after[name].astype(np.float64) - self.before[name]
+
+    def is_apart(self, name: str) -> bool:
+        """Returns True if copies of a trained variable differ; of one that is not a number they do not."""
+        noise = _EQUAL * _norm(self.change(name)) + float(np.finfo(np.float32).eps) * _norm(self.after[name])
+        return any(_norm(each.astype(np.float64) - self.after[name]) > noise for each in self.copies[name])
 
 
 class Change(NamedTuple):
@@ -253,7 +248,8 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
     """
     kinds: dict[str, dict[str, str]] = defaultdict(dict)
     for name in filter(many.after.__contains__, one.after):
-        if owner := _owner(name, one.trained):
+        owner = max((each for each in one.trained if f"/{each}/" in f"/{name}/"), key=len, default="")
+        if owner:
             kinds["" if name == owner else name.rsplit("/", 1)[-1]][owner] = name
     found: dict[str, list[Change]] = defaultdict(list)
     # The weights, whose slot is "", come last.
@@ -277,17 +273,6 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
         for changes in found.values()
         if changes
     ]
-
-
-def _owner(name: str, trained: Sequence[str]) -> str:
-    """Returns the trained variable that a variable is, or is a slot of; empty if there is none."""
-    return max((each for each in trained if f"/{each}/" in f"/{name}/"), key=len, default="")
-
-
-def _differ(copies: Sequence[np.ndarray], first: np.ndarray, before: np.ndarray) -> bool:
-    """Returns True if copies of a variable differ by more than rounding."""
-    noise = _EQUAL * float(np.max(np.abs(first - before), initial=0.0))
-    return not all(np.allclose(each, first, rtol=1e-6, atol=noise, equal_nan=True) for each in copies)
 
 
 def scale_of(

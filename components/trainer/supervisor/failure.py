@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from tfx_estimator.components.trainer.protocol.events import STOPPED, UNWRITTEN
+from tfx_estimator.components.trainer.protocol.events import STOPPED
+from tfx_estimator.components.trainer.protocol.task_spec import UNWRITTEN
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.files import full_disk
@@ -109,7 +110,6 @@ def _raised(process: TaskProcess, record: dict) -> Failure:
 def _no_room(process: TaskProcess, place: str, what: str) -> Failure:
     error = errors.TaskFailedError(
         f"No space left on device: the disk of {one_line(place)} is full; task {process.name} {what}",
-        expected="room, and inodes, for checkpoints and the model",
         todo=f"make room there (see `df`, and `df -i`); {RESUMES}",
     )
     return Failure(process.name, "found no space left on device", retryable=False, error=error)

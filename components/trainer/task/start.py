@@ -19,7 +19,7 @@ from tfx_estimator.components.trainer.cluster.plan import VISIBLE_GPUS, visible_
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.observers import not_a_number
 from tfx_estimator.components.trainer.protocol import events
-from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskFiles, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, UNWRITTEN, TaskFiles, TaskSpec
 from tfx_estimator.pipeline.base.cpus import available_cpus, cpu_quota
 from tfx_estimator.pipeline.base.ending.keeper import keep
 from tfx_estimator.pipeline.base.ending.leaving import leave_within
@@ -123,7 +123,7 @@ def _fail(error: BaseException, files: TaskFiles) -> NoReturn:
         try:
             _write_error(files.error, error)
         except OSError as unwritten:
-            code = events.UNWRITTEN if unwritten.errno in (errno.ENOSPC, errno.EDQUOT) else code
+            code = UNWRITTEN if unwritten.errno in (errno.ENOSPC, errno.EDQUOT) else code
     finally:
         # Not sys.exit: TensorFlow's servers may wait in their destructors for tasks that have gone.
         os._exit(code)

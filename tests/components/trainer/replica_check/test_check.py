@@ -57,7 +57,7 @@ def test_replicas_with_whole_batches_are_right_if_they_equal_one_device_with_one
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_an_optimizer_that_does_not_add_up_the_gradients_of_all_replicas_is_refused(codes):
     # With batches of their own, too; a batch normalisation's statistics may differ between replicas.
     wrong = ("mean assigning apply", "mean assigning apply per_replica norm")
@@ -118,7 +118,7 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_the_reason(codes
 
 @pytest.mark.long
 @pytest.mark.cluster
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_an_evaluation_with_different_results_is_refused(codes):
     wrong = {
         "global sgd apply": "the evaluation's `loss` is 0.50 times that of one device: it is a sum",

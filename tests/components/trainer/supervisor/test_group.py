@@ -76,7 +76,7 @@ class Task:
         return self
 
 
-Task.log = "the log"  # type: ignore[attr-defined]
+Task.log, Task.folder = "the log", "logs"  # type: ignore[attr-defined]
 
 
 def start(
