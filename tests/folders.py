@@ -1,9 +1,18 @@
-"""Writes and reads folders of files."""
+"""Writes, reads and damages files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+# What a power failure may leave of a JSON file, and what another program may.
+GARBLED: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+    "not text": lambda content: b"\xff\xfe" + content,
+    "another value": lambda content: b"5",
+}
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -17,3 +26,11 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 def contents(folder: Path) -> dict[str, bytes]:
     """Returns the content of each file, by name within the folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def flip(path: Path) -> None:
+    """Changes some bytes of a file, and keeps its size."""
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 2, len(content), max(len(content) // 20, 1)):
+        content[place] ^= 0x5A
+    path.write_bytes(content)

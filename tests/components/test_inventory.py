@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.artifacts import artifact, write_records
-from tests.folders import write_files
+from tests.folders import flip, write_files
+from tfx_estimator.components import inventory
 from tfx_estimator.components.inventory import checked_inputs, damage, note
 from tfx_estimator.pipeline.base.errors import DamagedDataError, TaskFailedError
 
@@ -57,15 +58,39 @@ def test_readers_get_all_examples_or_an_error(examples, name):
     ],
     ids=["raised here", "reported by a task"],
 )
-def test_the_file_with_changed_bytes_is_named_when_reading_fails(examples, error):
+def test_of_big_examples_the_file_with_changed_bytes_is_named_when_reading_fails(examples, error, monkeypatch):
+    monkeypatch.setattr(inventory, "_SMALL", 100)
     with pytest.raises(type(error)), checked_inputs({"examples": [examples]}):
         raise error
     file = file_of(examples)
-    content = bytearray(file.read_bytes())
-    content[45] ^= 255
-    file.write_bytes(content)
+    flip(file)
     with pytest.raises(DamagedDataError, match=f"damaged file {file}: "), checked_inputs({"examples": [examples]}):
         raise error
+
+
+def test_changed_bytes_of_a_small_artifact_are_found_without_reading_it_for_its_content(examples):
+    assert damage(examples) == ("", "")
+    flip(file_of(examples, "a"))
+    assert damage(examples) == (str(file_of(examples, "a")), "its bytes have changed since it was published")
+
+
+def test_a_big_model_is_compared_when_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(inventory, "_SMALL", 0)
+    made = artifact("Model", write_files(tmp_path, {"saved_model.pb": "a model", "variables/data": "weights"}))
+    note(made.mlmd_artifact, made.type_name)
+    flip(tmp_path / "variables" / "data")
+    assert damage(made) == ("", "")
+    with pytest.raises(DamagedDataError, match="variables/data: its bytes"), checked_inputs({"model": [made]}):
+        raise AssertionError
+
+
+def test_an_artifact_of_an_earlier_release_has_only_sizes(tmp_path):
+    write_files(tmp_path, {"saved_model.pb": "a model"})
+    made = artifact("Model", tmp_path, files='{"saved_model.pb": 7}')
+    flip(tmp_path / "saved_model.pb")
+    assert damage(made, whole=True) == ("", "")
+    (tmp_path / "saved_model.pb").write_text("half")
+    assert damage(made) == (str(tmp_path / "saved_model.pb"), "it has 4 bytes of 7")
 
 
 def test_a_pushed_model_is_complete_at_its_destination(tmp_path):
@@ -73,6 +98,8 @@ def test_a_pushed_model_is_complete_at_its_destination(tmp_path):
     write_files(tmp_path, dict.fromkeys(("pushed/saved_model.pb", "serving/1/saved_model.pb"), "a model"))
     note(pushed.mlmd_artifact, pushed.type_name)
     assert damage(pushed) == ("", "")
+    flip(tmp_path / "serving" / "1" / "saved_model.pb")
+    assert damage(pushed)[0] == str(tmp_path / "serving" / "1" / "saved_model.pb")
     (tmp_path / "serving" / "1" / "saved_model.pb").unlink()
     assert damage(pushed) == (str(tmp_path / "serving" / "1" / "saved_model.pb"), "it is gone")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.file_operations import Forks, Operation, need_strace
-from tests.folders import contents
+from tests.folders import GARBLED, contents
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -159,6 +160,13 @@ def trained(tmp_path, forks, models) -> Trained:
 def test_a_trainer_killed_during_publication_resumes(forks, trained):
     operations = forks.operations(*trained.arguments(), True, within=str(trained.root))
     assert {operation.call for operation in operations} >= {"openat", "sendfile", "rename", "mkdir", "rmdir"}
+    # A power failure leaves each file as it was, or whole.
+    drafts = [(each, match[1]) for each in operations if (match := re.match(r'"[^"]*/(\.[^/"]+)", ', each.text))]
+    assert len({name.split(".")[1] for _, name in drafts}) > 2
+    for renamed, name in drafts:
+        before = operations[: operations.index(renamed)]
+        assert any(each.call == "fsync" and name in each.text for each in before), name
+        assert operations[operations.index(renamed) + 1].call == "fsync", name
     # A published training, here and after each kill below, is repeated: the user wants another.
     assert json.loads(forks.result) == [False]
     moved = False
@@ -171,6 +179,25 @@ def test_a_trainer_killed_during_publication_resumes(forks, trained):
         assert trained.train() == [True], operation
     assert moved
     assert trained.train() == [False]
+
+
+@pytest.mark.parametrize("how", GARBLED)
+def test_files_that_a_power_failure_left_garbled_count_as_missing(forks, trained, how):
+    def garble() -> None:
+        """Garbles whatever a training has left, except for its checkpoint and exports."""
+        found = [path for path in trained.root.glob("training/**/*") if path.is_file() and "exported" not in path.parts]
+        for path in (each for each in found if not each.match("model.ckpt*")):
+            path.write_bytes(GARBLED[how](path.read_bytes()))
+
+    garble()
+    assert trained.train() == [False]
+    first = forks.start(*trained.arguments(), True)
+    forks.wait_for_stop(first)
+    os.kill(first, signal.SIGKILL)
+    forks.wait(first)
+    garble()
+    # From its checkpoint.
+    assert trained.train() == [True]
 
 
 def test_a_second_run_is_refused_until_the_first_one_ends_or_is_killed(forks, trained):

@@ -133,12 +133,19 @@ def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(place):
     assert place.read()["beat"] == 7
 
 
-def test_an_unreadable_claim_is_not_ignored(place, monkeypatch):
-    monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.01, 0.01))
+def test_an_object_that_is_no_claim_is_not_ignored(bucket, tmp_path):
+    place = Place(tmp_path, bucket)
     place.damage()
     with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read or written"), claimed(place.folder):
         raise AssertionError
     assert not place.is_empty()
+
+
+def test_a_file_that_a_power_failure_left_garbled_is_no_claim(tmp_path, monkeypatch):
+    monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.01, 0.01))
+    place = Place(tmp_path, None)
+    place.damage()
+    assert take(place) < PATIENCE
 
 
 def test_an_incomplete_claim_is_read_once_it_is_written(tmp_path, monkeypatch):

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.folders import GARBLED
 from tests.root import ROOT, run_python
-from tfx_estimator.pipeline.base.files import finite, make_dated, read_tail, write_json, write_whole
+from tfx_estimator.pipeline.base.files import finite, make_dated, read_json, read_tail, write_json, write_whole
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +26,17 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
     write_whole(file, b"\x00\xff")
     assert file.read_bytes() == b"\x00\xff"
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("how", GARBLED)
+def test_a_garbled_file_is_none(tmp_path, how):
+    file = tmp_path / "file.json"
+    assert read_json(file) is None
+    for value in ({"steps": 3, "name": "ü"}, [1, 2], "text", 1.5):
+        write_json(file, value)
+        assert read_json(file, type(value)) == value
+        file.write_bytes(GARBLED[how](file.read_bytes()))
+        assert read_json(file, type(value)) is None
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.folders import write_files
+from tests.folders import flip, write_files
+from tests.pipeline import making
 from tests.root import ROOT, run_python, start_python
 from tests.stack import HERE
 from tests.stack import pins as in_lock
 from tfx_estimator.__main__ import main
+from tfx_estimator.components import inventory
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY, TODAY
 from tfx_estimator.pipeline.doctor import machine, training
 from tfx_estimator.pipeline.doctor.machine import FAILED, OK, WARNING, pins
+from tfx_estimator.pipeline.folders import PipelineFolders
 
 pytestmark = pytest.mark.unit
 
@@ -49,6 +52,25 @@ def test_a_whole_environment_can_run(tmp_path):
     assert findings["TensorFlow"]["what"] == HERE.tensorflow
     assert findings["stack"]["what"] == HERE.words
     assert not (tmp_path / "runs").exists()
+
+
+def test_damaged_files_of_runs_are_named_and_made_again_by_the_next_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(inventory, "_SMALL", 0)
+    word, folders = tmp_path / "word", PipelineFolders(str(tmp_path / "runs"), "digits")
+    word.write_text("any")
+    making.run(folders, word)
+    command = ["doctor", "--runs", "--workdir", folders.workdir]
+    assert main(command) == 0
+    assert capsys.readouterr().out == "ok       digits           2 files are as they were published\n"
+    flip(made := Path(folders.root) / "Making" / "model" / "1" / "word")
+    assert main([*command, "--json"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["name"], finding["what"]) == ("digits", f"{made}: its bytes have changed since it was published")
+    assert {name: node.state for name, node in making.run(folders, word).runs.items()} == dict.fromkeys(
+        ("Making", "Copying"), "ran"
+    )
+    assert main(command) == 0
+    assert main(["doctor", "--runs", "--workdir", str(tmp_path)]) == 1
 
 
 def test_a_broken_environment_is_reported_without_a_traceback(tmp_path):

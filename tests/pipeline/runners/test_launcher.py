@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import grpc
@@ -9,7 +10,10 @@ import pytest
 from ml_metadata.proto import metadata_store_pb2
 from tfx.types import standard_artifacts
 
+from tests.folders import flip
 from tests.pipeline import making
+from tfx_estimator.components import inventory
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.launcher import with_sorted_properties
 
@@ -24,8 +28,12 @@ def folders(tmp_path) -> PipelineFolders:
     return folders
 
 
+def run(folders: PipelineFolders) -> making.NodeRuns:
+    return making.run(folders, Path(folders.workdir).parent / "word")
+
+
 def states(folders: PipelineFolders) -> dict[str, str]:
-    return {name: run.state for name, run in making.run(folders, Path(folders.workdir).parent / "word").runs.items()}
+    return {name: node.state for name, node in run(folders).runs.items()}
 
 
 def test_complete_outputs_are_cached_and_damaged_ones_are_recreated(folders):
@@ -35,6 +43,34 @@ def test_complete_outputs_are_cached_and_damaged_ones_are_recreated(folders):
     (Path(folders.root) / "Making" / "model" / "1" / "word").unlink()
     assert states(folders) == {"Making": "ran", "Copying": "ran"}
     assert states(folders) == {"Making": "cached", "Copying": "cached"}
+
+
+def test_changed_bytes_are_found_and_the_artifact_is_made_again(folders):
+    flip(Path(folders.root) / "Copying" / "copied" / "2" / "word")
+    assert states(folders) == {"Making": "cached", "Copying": "ran"}
+    flip(Path(folders.root) / "Making" / "model" / "1" / "word")
+    assert states(folders) == {"Making": "ran", "Copying": "ran"}
+    assert [path.read_text() for path in Path(folders.root).glob("*/*/*/word")].count("any") == 3
+
+
+def test_a_damaged_input_is_made_again_and_the_run_goes_on(folders, monkeypatch):
+    # Too big to be compared before it is read.
+    monkeypatch.setattr(inventory, "_SMALL", 0)
+    made, copied = (Path(folders.root) / name for name in ("Making/model/1/word", "Copying/copied/2/word"))
+    flip(made)
+    assert states(folders) == {"Making": "cached", "Copying": "cached"}
+    copied.unlink()
+    assert states(folders) == {"Making": "ran", "Copying": "ran"}
+    assert making.copied(folders.metadata, run(folders)).joinpath("word").read_text() == "any"
+    assert states(folders) == {"Making": "cached", "Copying": "cached"}
+
+
+def test_a_disk_that_damages_whatever_is_written_ends_the_run(folders, monkeypatch):
+    monkeypatch.setattr(inventory, "_SMALL", 0)
+    monkeypatch.setattr(inventory, "_checksum", lambda path: time.monotonic_ns())
+    (Path(folders.root) / "Copying" / "copied" / "2" / "word").unlink()
+    with pytest.raises(DamagedDataError, match=r"model/[0-9]+/word: its bytes have changed"):
+        states(folders)
 
 
 def test_without_the_database_files_of_earlier_executions_are_removed(folders):
