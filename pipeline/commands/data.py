@@ -47,10 +47,9 @@ def _section(name: str) -> DataSection:
     from tfx_estimator.pipeline.config.draft import Draft, read_source
     from tfx_estimator.pipeline.user_data.names import is_address, is_table
 
-    if is_address(name):
-        return DataSection(dataset=name)
-    if os.path.isdir(place := os.path.expanduser(name)) or is_table(name):
-        return DataSection(dataset=os.path.abspath(place))
+    place = name if is_address(name) else os.path.abspath(os.path.expanduser(name))
+    if is_address(name) or is_table(name) or os.path.isdir(place):
+        return DataSection(dataset=place)
     draft = Draft(read_source(name))
     draft.resolve_paths()
     # Whatever else is wrong in the declaration.
@@ -64,10 +63,9 @@ def _open(section: DataSection) -> ImageSource:
     try:
         return open_source(section)
     except DataError:
-        if section.image_size is None:
-            # Images of several sizes need one.
-            with contextlib.suppress(DataError):
-                return open_source(section.copy(update={"image_size": _IMAGE_SIZE}))
+        # Images of several sizes need one.
+        with contextlib.suppress(DataError):
+            return open_source(section.copy(update={"image_size": section.image_size or _IMAGE_SIZE}))
         raise
 
 

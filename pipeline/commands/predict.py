@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs",
         metavar="INPUT",
         nargs="+",
-        help="a PNG or JPEG file, a folder of them, or a CSV or Parquet file of their names; a TFRecord file of "
+        help="an image, a folder of them, or a CSV or Parquet file of their names; a TFRecord file of "
         "tf.Examples; or - for names on standard input, one per line",
     )
     parser.add_argument(

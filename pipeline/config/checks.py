@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.package_names import metric_names, tfds_has, tfds_names
+from tfx_estimator.pipeline.config.package_names import is_tfds, metric_names, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
@@ -83,17 +83,20 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
 
 
 def _tfds_name(case: Case) -> Iterator[Problem]:
-    """Checks that TFDS knows the data set, unless other machines may have it."""
-    data = case.data
-    name = re.split("[/:]", data.dataset)[0]
-    elsewhere = case.target or is_address(data.data_dir or "") or data.dataset == "digits"
-    if elsewhere or not is_tfds_name(data.dataset) or os.path.isdir(data.dataset) or tfds_has(name, data.data_dir):
+    """Checks that TFDS knows the data set, unless it is prepared, or other machines may have it."""
+    dataset, data_dir = case.data.dataset, case.data.data_dir
+    name = re.split("[/:]", dataset)[0]
+    if case.target or dataset == "digits" or is_address(data_dir or "") or not is_tfds_name(dataset) or is_tfds(name):
         return
-    near = nearest(name, tfds_names())
-    todo = f"did you mean `{near}`?" if near else "see https://www.tensorflow.org/datasets/catalog/overview"
-    what = f"TFDS has no data set {name}, and there is no folder of this name"
-    expected = "a TFDS name, digits, package.module:Builder, ./FOLDER, or a CSV or Parquet file"
-    yield Problem("data.dataset", what, expected, todo, value=data.dataset)
+    places = (data_dir or os.environ.get("TFDS_DATA_DIR") or "", "~/tensorflow_datasets", ".")
+    if (known := tfds_names()) and not any(
+        os.path.isdir(os.path.join(os.path.expanduser(each), name)) for each in places
+    ):
+        near = nearest(name, known)
+        todo = f"did you mean `{near}`?" if near else "see https://www.tensorflow.org/datasets/catalog/overview"
+        expected = "a TFDS name, digits, package.module:Builder, ./FOLDER, or a CSV or Parquet file"
+        what = f"TFDS has no data set {name}, and there is no folder of this name"
+        yield Problem("data.dataset", what, expected, todo, value=dataset)
 
 
 def _overlaps(declared: dict[str, str], known: Sequence[str]) -> Iterator[Problem]:
@@ -152,12 +155,10 @@ def _evaluator(declaration: Declaration) -> Iterator[Problem]:
     yield from _slices(_SLICES, section.slices, known)
     for index, metric in enumerate(section.metrics):
         path = f"evaluator.metrics.{index}"
-        if (known_metrics := metric_names()) and metric.name not in known_metrics:
-            near = next((each for each in known_metrics if each.lower().startswith(metric.name.lower())), "")
-            near = nearest(metric.name, known_metrics) or near
-            todo = f"did you mean `{near}`?" if near else "see https://www.tensorflow.org/tfx/model_analysis/metrics"
-            what = "neither TFMA nor Keras has a metric of this name"
-            yield Problem(path, what, "a class, such as AUC or F1Score", todo, value=metric.name)
+        if (classes := metric_names()) and metric.name not in classes:
+            near = next((each for each in classes if each.lower().startswith(metric.name.lower())), "AUC")
+            todo = f"did you mean `{nearest(metric.name, classes) or near}`?"
+            yield Problem(path, "neither TFMA nor Keras has a metric of this name", "", todo, value=metric.name)
         yield from _slices(f"{path}.slices", metric.slices, known, held=True)
         yield from _thresholds(path, metric)
 

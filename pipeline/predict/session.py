@@ -60,7 +60,7 @@ class Progress:
             raise DamagedDataError(
                 f"{self.unread:,} could not be read, first {one_line(self.first)}",
                 expected="images and tf.Examples that can be read",
-                todo="fetch them again, or leave them out; "
+                todo="fetch them again, convert images of other formats, or leave them out; "
                 + (f"{self.examples:,} others were predicted" if self.examples else "nothing was written"),
             )
 

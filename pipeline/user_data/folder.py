@@ -46,7 +46,8 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     left_out: list[LeftOut] = []
     _walk(folder, "", (os.path.realpath(folder),), images, left_out, {})
     top = _unwrapped(folder.name, "", images)
-    splits = _find_splits(top, declared) or {TRAIN: top}
+    # Folders named as splits alone, with images themselves, are no classes.
+    splits = _find_splits(top, declared) or ({} if all(map(is_split, top[1])) else {TRAIN: top})
     files: dict[str, _Groups] = {split: {} for split in splits}
     for split, (_, groups) in splits.items():
         for name, inner in groups.items():
@@ -154,13 +155,11 @@ def _refuse(
         return refuse_one_class(folder, classes, f"set data.dataset to {folder / top[0] / classes[0]}")
     if classes:
         return refuse_classes(files, folder)
-    strays = [each.name for each in left_out if each.why == _NO_CLASS]
-    held = strays or [each.name for each in left_out if each.why != OF_TOOL]
+    held = [str(each) for each in left_out if each.why != OF_TOOL]
     shown = ", ".join(held[:_SHOWN]) + (", ..." if held[_SHOWN:] else "")
     return DataNotFoundError(
         one_line(f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}"),
         expected=f"a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), {_FORMS}",
-        todo="move each image into the folder of its class, or name their classes in a CSV: image,label"
-        if strays
-        else "change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
+        todo="change data.dataset to the folder that holds such files; put each image into the folder of its class, or "
+        "name their classes in a CSV or Parquet file: image,label",
     )

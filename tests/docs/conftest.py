@@ -36,8 +36,8 @@ def page(request: pytest.FixtureRequest) -> Page:
 def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the page's files and the data that it mentions."""
     write_files(tmp_path, {**page.files, **dict.fromkeys(_DATA, ""), **_CONVERTED, "labels.csv": "image,label,split\n"})
-    for name, size in _PETS.items():
+    for shade, (name, size) in enumerate(_PETS.items()):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", size).save(tmp_path / name)
+        Image.new("RGB", size, (shade, 0, 0)).save(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -6,6 +6,7 @@ import pytest
 
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.data import find_overlap
+from tfx_estimator.pipeline.config.package_names import is_tfds, metric_names
 
 pytestmark = pytest.mark.unit
 
@@ -99,3 +100,40 @@ def test_a_table_is_found_next_to_the_declaration(write, problems, declare, tmp_
     (tmp_path / "labels.csv").write_text("file,class,split\n")
     write(declare("labels.csv", "{eval: test}"))
     assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "labels.csv")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "near"), [("mnits", "mnist"), ("cifar10_hh", "cifar10_h"), ("emnit/letters", "emnist"), ("xyzzy", "")]
+)
+def test_a_name_that_tfds_does_not_know_is_refused_with_a_near_one(write, problems, declare, tmp_path, dataset, near):
+    (problem,) = problems(declare(dataset, "{train: train, eval: test}"))
+    assert f"TFDS has no data set {dataset.split('/')[0]}, and there is no folder of this name" in problem
+    assert f"did you mean `{near}`?" in problem if near else "catalog" in problem
+    suggested = near or "beans"
+    write(declare(suggested, "{train: train, eval: test}"))
+    assert load("mine.yaml").declaration.data.dataset == suggested
+    (tmp_path / "prepared" / dataset).mkdir(parents=True)
+    write(declare(f"{dataset}\n  data_dir: prepared", "{train: train, eval: test}"))
+    assert load("mine.yaml").declaration.data.dataset == dataset
+
+
+def test_every_data_set_of_tfds_is_known():
+    import tensorflow_datasets as tfds
+
+    assert not [name for name in tfds.list_builders(with_community_datasets=False) if not is_tfds(name)]
+
+
+@pytest.mark.parametrize(("name", "near"), [("f1", "F1Score"), ("AUCC", "AUC"), ("sparse_top_k", "AUC")])
+def test_a_metric_that_neither_tfma_nor_keras_has_is_refused(write, problems, good, name, near):
+    (problem,) = problems(good + f"evaluator: {{metrics: [{name}]}}\n")
+    assert "neither TFMA nor Keras has a metric of this name" in problem
+    assert f"did you mean `{near}`?" in problem
+    write(good + f"evaluator: {{metrics: [{near}]}}\n")
+    assert load("mine.yaml").declaration.evaluator.metrics[0].name == near
+
+
+def test_every_metric_of_tfma_and_keras_is_known():
+    from tensorflow_model_analysis.metrics import metric_specs, metric_types
+
+    of_keras = {name for name, each in vars(metric_specs.tf_keras.metrics).items() if isinstance(each, type)}
+    assert {*metric_types.registered_metrics(), *of_keras} <= set(metric_names())

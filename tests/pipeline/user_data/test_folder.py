@@ -188,6 +188,8 @@ def test_the_suggestion_for_images_of_several_sizes_reads_them(tmp_path, capsys)
     [
         ({".": 3}, "no data set in a known format; it holds 0.png, 1.png, 2.png"),
         ({"cat": 3}, "one class only: cat"),
+        # As Kaggle's dogs-vs-cats, whose classes are in the names of files.
+        ({"train": 3, "test1": 2}, r"it holds test1 \(2 images\), train \(3 images\)"),
         ({"train/cat": 3, "train/dog": 3, "test/cat": 3, "test/bird": 1}, "the class 'bird', but 'train' does not"),
         ({"notes": {"1.txt": "a"}}, "no data set in a known format; it holds notes"),
     ],
