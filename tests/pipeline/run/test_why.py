@@ -102,7 +102,7 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
         logs = Path(folders.make_logs())
         (logs / "declaration.yaml").write_text(render(loaded.declaration.dict(), loaded.origins))
         pipeline = prepare(loaded, folders)
-        listener = Listener(Why(folders, loaded.declaration))
+        listener = Listener(Why(folders, loaded))
         LocalRunner(listener, folders).run(pipeline)
         (logs / "summary.json").write_text(
             json.dumps({"components": [dataclasses.asdict(each) for each in listener.runs]})
