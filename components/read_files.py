@@ -11,6 +11,8 @@ from tfx import types
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.execution import Artifacts
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_source import opened
 
 # A custom property of an output: JSON of the hashes by path.
@@ -26,7 +28,10 @@ def folders_of(*artifacts: Artifacts) -> list[str]:
 def of_training(*folders: str) -> dict[str, str]:
     """Returns the hashes of the files that the tasks of trainings have read, by path."""
     found: dict[str, str] = {}
-    for path in sorted(each for folder in folders for each in fileio.glob(os.path.join(folder, "logs", f"*{_NOTES}"))):
+    logs = [place for folder in folders if fileio.exists(place := os.path.join(folder, "logs"))]
+    for path in sorted(os.path.join(place, name) for place in logs for name in fileio.listdir(place)):
+        if not path.endswith(_NOTES):
+            continue
         with fileio.open(path) as notes:
             for line in notes.read().splitlines():
                 # A killed task may have cut the last line.
@@ -44,9 +49,13 @@ def hashes(paths: Iterable[str]) -> dict[str, str]:
         parts = [os.path.join(top, name) for top, _, names in fileio.walk(path) for name in names]
         for part in sorted(parts) or [path]:
             name = os.path.relpath(part, os.path.dirname(path))
-            with fileio.open(part, "rb") as file:
-                # Two folders may have files of one name.
-                found[part if name in found else name] = opened.hash_open(file)
+            try:
+                with fileio.open(part, "rb") as file:
+                    # Two folders may have files of one name.
+                    found[part if name in found else name] = opened.hash_open(file)
+            except Exception as error:  # stores raise any type
+                what, todo = f"{part} cannot be read: {one_line(str(error))}", "check its permissions, or `files`"
+                raise DeclarationError(what, expected="a file that your code reads", todo=todo) from error
     return found
 
 

@@ -60,6 +60,7 @@ def noting(function: Callable[..., _T], *arguments: Any, own: Iterable[str] = ()
     _Notes.others = (*_SYSTEM, *(os.path.join(os.path.abspath(each), "") for each in folders))
     _Notes.into, _Notes.hashes = into, {} if into else _Notes.hashes
     _Notes.calls += 1
+    watch()
     try:
         return function(*arguments)
     finally:
@@ -117,10 +118,10 @@ def watch() -> None:
     """Wraps the functions that open files in C, of modules imported since."""
     for module, name in [*_IN_C] if _Notes.calls else ():
         *outer, last = name.split(".")
-        owner = functools.reduce(lambda each, part: getattr(each, part, None), outer, sys.modules.get(module))
-        if (original := getattr(owner, last, None)) is not None:
+        with contextlib.suppress(KeyError, AttributeError):  # not imported, or halfway
+            owner = functools.reduce(getattr, outer, sys.modules[module])
+            setattr(owner, last, _watched(getattr(owner, last), len(outer)))
             _IN_C.remove((module, name))
-            setattr(owner, last, _watched(original, len(outer)))
 
 
 def _watched(original: Callable[..., Any], index: int) -> Callable[..., Any]:
@@ -136,17 +137,15 @@ def _watched(original: Callable[..., Any], index: int) -> Callable[..., Any]:
 
 def _paths(value: Any) -> Iterator[str]:
     """Yields the files of a path, a checkpoint's prefix, or a list or tensor of such."""
+    if hasattr(value, "dtype"):
+        value = sys.modules["tensorflow"].get_static_value(value)  # None if only a session knows it
     if isinstance(value, (str, bytes, os.PathLike)):
         path = os.fsdecode(value)
         parts = (part for suffix in (".index", ".data-*") for part in glob.glob(glob.escape(path) + suffix))
         yield from [path] if os.path.isfile(path) else parts
-        return
-    if hasattr(value, "dtype"):
-        # None for a tensor that only a session knows.
-        constant = sys.modules["tensorflow"].get_static_value(value)
-        value = [] if constant is None else constant.ravel().tolist()
-    for each in value if isinstance(value, (list, tuple)) else ():
-        yield from _paths(each)
+    elif isinstance(value, (list, tuple)) or hasattr(value, "ravel"):
+        for each in getattr(value, "ravel", lambda: value)():
+            yield from _paths(each)
 
 
 def _note(path: str, frame: Any) -> None:
