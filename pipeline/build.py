@@ -16,6 +16,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2, trainer_pb2
 from tfx.types import Channel, standard_artifacts
 
+from tfx_estimator.components import read_files
 from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.baseline_resolver import BaselineStrategy
 from tfx_estimator.components.evaluator import Evaluator
@@ -65,8 +66,10 @@ def create_pipeline(
         DeclarationError: A declared metric cannot be measured of the data's classes.
     """
     target = resolve(target)
+    rerun: tuple[str, ...] = ()
     if isinstance(declaration, Loaded):
         declaration.make_importable()
+        rerun = declaration.rerun
         search_paths, declared = search_paths or declaration.search_paths, declared or declaration.declared
         declaration = declaration.declaration
     source = open_source(declaration.data)
@@ -97,6 +100,7 @@ def create_pipeline(
             "image_shape": list(image_shape),
             # TFX's cache key has the function's name only.
             "source": fingerprint_source(transform.target, search_paths),
+            **({"files": read_files.hashes(transform.files)} if transform.files else {}),
         },
     )
     # No training on invalid examples.
@@ -122,6 +126,8 @@ def create_pipeline(
             path="" if trainer.module_file else trainer.path,
             encoded=_encoded(declaration, image_shape),
             source="-".join([fingerprint_source(declared_code(trainer), search_paths), *weights]),
+            files=read_files.hashes(trainer.files),
+            rerun=rerun,
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None

@@ -29,6 +29,7 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     if not target:
         return values
     part = {key: values[key] for key in ("name", "trainer")}
+    part["trainer"]["files"] = []
     if (file := part["trainer"]["module_file"]) is not None:
         part["trainer"]["module_file"] = os.path.basename(file)
     if declaration.deploy is not None and declaration.deploy.training_job:

@@ -11,6 +11,7 @@ from typing import Any, Optional
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components import read_files
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.in_python import reword
@@ -89,6 +90,7 @@ class Executor(base_executor.BaseExecutor):
             write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
             training_folder.publish(folder, model_run.uri)
             scratch.note(scratch.TRAINING_FOLDER, "")
+        read_files.keep(model_run, read_files.of_training(model_run.uri))
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)
         if declared.trainer and declared.trainer.train_epochs:
@@ -130,7 +132,9 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     # A run_fn manages its own checkpoints.
     takes_over = job.path != RUN_FN
     begin = functools.partial(_resume, folder.uri, settings.section.warm_start)
-    earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over, begin)
+    earlier = training_folder.prepare(
+        folder, model_run_uri, job.exports_dir, takes_over, begin, "Trainer" in settings.rerun
+    )
     if job.path != RUN_FN:
         drop_others(folder.uri, settings.section.profile)
     if earlier is None:

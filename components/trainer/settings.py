@@ -59,6 +59,8 @@ class Settings:
         declared: Dotted paths of the user's own entries, for notes on those without effect.
         path: The path of training: `estimator`, `run_fn`, `keras`, `keras_custom_loop`; empty if the user's function
             decides.
+        files: Hashes of `trainer.files`.
+        rerun: Components that resume nothing.
     """
 
     start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)
@@ -72,6 +74,8 @@ class Settings:
     encoded: str = ""
     declared: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
     path: str = ""
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    rerun: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
 
     @functools.cached_property
     def section(self) -> TrainerSection:
@@ -136,6 +140,9 @@ class Settings:
         for field in dataclasses.fields(self):
             part = operational if field.metadata.get("operational") else deciding
             part[field.name] = getattr(self, field.name)
+        if not self.files:
+            # Keys of releases without it stay the same.
+            del deciding["files"]
         decides, operates = self.section.split()
         if self.declaration is not None:
             # Without data and preprocessing: their artifacts are part of the Trainer's cache key.

@@ -12,12 +12,14 @@ from typing import Any, Optional
 
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import TRAINING, move_folder, poll_seconds, read_json, write_whole
 from tfx_estimator.components.trainer import export, published
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.pipeline.base.errors import TaskStalledError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import PROFILES
 
@@ -28,6 +30,8 @@ _LENGTHS = ("train_steps", "train_epochs")
 # Entries of `distribution` that affect exports, but no training step.
 _PACE = ("start_delay_secs", "throttle_secs")
 _POLL_SECONDS = 0.2
+
+logger = get_logger("trainer")
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ def prepare(
     exports: str,
     takes_over: bool,
     begin: Callable[[], None] = lambda: None,
+    anew: bool = False,
 ) -> Optional[Earlier]:
     """Makes the folder, from an unpublished training or one of another length, if there is one.
 
@@ -115,14 +120,17 @@ def prepare(
         exports: Folder for exports, in the training folder.
         takes_over: Whether to look for a training of another length.
         begin: Called before the folder is marked as prepared, for which the other tasks of a cluster wait.
+        anew: Whether to resume no training.
 
     Returns:
         The earlier training, if any, also if its last checkpoint is beyond the end and it is not used: see `is_taken`.
     """
     found = None
     _remove_drafts(folder)
+    if (anew or not _is_current(folder.uri)) and fileio.exists(folder.uri):
+        fileio.rmtree(folder.uri)
     # Only a folder with a mark is a training; one without was left by a killed take-over.
-    if not _read(folder.uri):
+    if not (anew or _read(folder.uri)):
         found = _unpublished(folder, model_run_uri) or (_earlier(folder, model_run_uri) if takes_over else None)
         if found and is_taken(found, folder.steps):
             if fileio.exists(folder.uri):
@@ -150,7 +158,8 @@ def prepare(
 def wait(folder: TrainingFolder, seconds: float) -> None:
     """Waits until the chief of an external cluster has prepared the folder."""
     deadline = time.monotonic() + seconds
-    while _read(folder.uri).get("steps") != folder.steps:
+    # The chief removes a folder that is not current.
+    while _read(folder.uri).get("steps") != folder.steps or read_files.changes(read_files.of_training(folder.uri)):
         if time.monotonic() > deadline:
             error = TaskStalledError(
                 f"the chief of this cluster has not made the training folder {folder.uri}",
@@ -192,7 +201,7 @@ def _unpublished(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier
     """Returns this training itself, if it is finished but unpublished."""
     uri = published.unpublished(folder.uri, model_run_uri)
     mark = _read(uri) if uri else {}
-    if (mark.get("key"), mark.get("steps")) != (folder.key, folder.steps):
+    if (mark.get("key"), mark.get("steps")) != (folder.key, folder.steps) or not _is_current(uri):
         return None
     return Earlier(uri, folder.steps, checkpoints.last_step(uri) or 0, finished=True)
 
@@ -208,9 +217,16 @@ def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
             # A folder that was taken over has its old mark until it is prepared.
             if mark.get("key") != folder.key or (finished and mark["steps"] == folder.steps):
                 continue
-            if (step := checkpoints.last_step(uri)) is not None:
+            if (step := checkpoints.last_step(uri)) is not None and _is_current(uri):
                 found.append(Earlier(uri, mark["steps"], step, finished))
     return max(found, key=lambda each: (is_taken(each, folder.steps), each.step, not each.finished), default=None)
+
+
+def _is_current(folder: str) -> bool:
+    """Returns False, and logs it, if a file that the user's code has read in a training has changed since."""
+    if changed := read_files.changes(read_files.of_training(folder)):
+        logger.info(f"{', '.join(changed)}: this training does not resume from {folder}")
+    return not changed
 
 
 def _read(folder: str) -> dict[str, Any]:

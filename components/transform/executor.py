@@ -10,10 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 from tfx.components.transform import executor, labels
+from tfx.types import standard_component_specs
 
+from tfx_estimator.components import read_files
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.user_source import loader
+from tfx_estimator.pipeline.user_source import loader, opened
 
 _TRIES = 4
 
@@ -22,10 +25,13 @@ class Executor(executor.Executor):
     """TFX's executor, which checks the preprocessing_fn's result, and retries renames of folders in a store."""
 
     @checks_inputs
-    def Do(self, *args: Any, **kwargs: Any) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """See `executor.Executor.Do`."""
+        own = read_files.folders_of(input_dict, output_dict)
         with retrying_renames():
-            super().Do(*args, **kwargs)
+            opened.noting(super().Do, input_dict, output_dict, exec_properties, own=own)
+        (transform_graph,) = output_dict[standard_component_specs.TRANSFORM_GRAPH_KEY]
+        read_files.keep(transform_graph, opened.noted())
 
     def _GetPreprocessingFn(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[..., Any]:  # noqa: N802  TFX's name
         if dotted := inputs.get(labels.PREPROCESSING_FN):

@@ -12,6 +12,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts, unkeyed_property
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
@@ -49,7 +50,8 @@ class Executor(base_executor.BaseExecutor):
         node = self._context.pipeline_node if self._context else None
         settings = read_settings(self._context, exec_properties)
         section = of_properties(exec_properties[TUNE_KEY], unkeyed_property(node, exec_properties, TUNE_OPERATION_KEY))
-        results_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.TUNER_RESULTS_KEY])
+        (tuned,) = output_dict[standard_component_specs.TUNER_RESULTS_KEY]
+        results_uri = tuned.uri
         best_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.BEST_HYPERPARAMETERS_KEY])
         root = os.path.join(home or os.path.dirname(os.path.dirname(results_uri)), _FOLDER)
         folder = os.path.join(root, _key(input_dict, exec_properties, section))
@@ -73,6 +75,8 @@ class Executor(base_executor.BaseExecutor):
         trials = Trials(folder, input_dict, exec_properties, settings, section, search.has_ended)
         try:
             with only_job(folder, bool(home)):
+                if "Tuner" in settings.rerun and fileio.exists(folder):
+                    fileio.rmtree(folder)
                 found = search.search()
         except TrainingError:
             # The failures that ended the tuning are tried again by the next run; earlier results stay.
@@ -91,6 +95,7 @@ class Executor(base_executor.BaseExecutor):
         _write(results_uri, section, found, best, folder)
         for each in found:
             trials.tidy(each.number)
+        read_files.keep(tuned, read_files.of_training(*(trials.training(each.number) for each in found)))
 
 
 def to_properties(section: TuneSection) -> dict[str, str]:

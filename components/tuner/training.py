@@ -16,6 +16,7 @@ from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import io_utils
 
+from tfx_estimator.components import read_files
 from tfx_estimator.components.files import DECLARATION, write_whole
 from tfx_estimator.components.in_python import TUNER, reword
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, supervise, write_declaration
@@ -71,9 +72,15 @@ class Trials:
         """Returns the folder of a trial."""
         return os.path.join(self.folder, "trials", f"{number:04d}")
 
+    def training(self, number: int) -> str:
+        """Returns the training folder of a trial."""
+        return os.path.join(self.place(number), _TRAINING)
+
     def run(self, trial: Trial) -> Result:
         """Trains a trial, or returns its stored result; a failure is a result, but StoppedError is raised."""
         place = self.place(trial.number)
+        if read_files.changes(read_files.of_training(self.training(trial.number))):
+            _remove(place)
         known = Result.load(place)
         if known is not None and known.is_of(trial):
             return known
@@ -107,8 +114,7 @@ class Trials:
 
     def tidy(self, number: int) -> None:
         """Removes the checkpoints and models of a trial that no other one continues."""
-        training = os.path.join(self.place(number), _TRAINING)
-        if fileio.exists(training):
+        if fileio.exists(training := self.training(number)):
             _tidy(training)
 
     def _begin(self, trial: Trial, place: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_workdir(parser, "where the results go: a folder, or gs://BUCKET/FOLDER")
     parser.add_argument(
         "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
+    )
+    parser.add_argument(
+        "--rerun",
+        metavar="NODE",
+        action="append",
+        default=[],
+        help="run this component again though nothing has changed: `Trainer` trains from step 0; may be given several "
+        "times",
     )
     parser.add_argument(
         "--no-dry-run", action="store_true", help="do not try your code on made-up examples before data is read"
@@ -45,11 +54,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
+    from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.deploy import Nodes
     from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 
     loaded = load(args.source, args.overrides)
     check_workdir(args.workdir, stores=True)
+    _, *nodes = Nodes.__fields__
+    for name in {*args.rerun} - {*nodes}:
+        expected = f"one of {', '.join(nodes)}"
+        raise DeclarationError(f"--rerun {name!r}: there is no such component", expected=expected, todo="name one")
+    loaded = dataclasses.replace(loaded, rerun=tuple(args.rerun))
 
     from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
     from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve

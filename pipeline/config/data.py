@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.user_data.names import TRAIN, role
 
 _SHARDS = 8
 _Side = Annotated[int, Limits(1, le=4096)]
+FILES = "files, and folders of files, that your code reads unseen: a change of one repeats the "
 EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], train[:5%]+train[95%:]"
 
 # The end of a split, for each unit in which positions are compared.
@@ -81,6 +82,8 @@ class TransformSection(Section):
 
     preprocessing_fn: Optional[str] = Field(None, "`standardize` or `package.module:function`; null is `standardize`")
     module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
+    # Their hashes are in the cache key.
+    files: tuple[str, ...] = Field((), f"{FILES}preprocessing", operational=True)
 
     @property
     def target(self) -> str:

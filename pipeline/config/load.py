@@ -42,6 +42,7 @@ class Loaded:
         notes: What the user should know but need not change.
         warnings: Declared values without effect, as far as the code's text tells.
         declared: Dotted paths that the user wrote: no defaults, nothing from a preset.
+        rerun: Components that are run again, whatever is cached.
     """
 
     declaration: Declaration
@@ -52,6 +53,7 @@ class Loaded:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
+    rerun: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -12,12 +12,14 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import Path, texts
 from tfx_estimator.pipeline.user_data.names import is_address, is_table
 
-# These are always paths; data.dataset is one if it looks like one.
+# These are always paths, or lists of paths; data.dataset is one if it looks like one.
 PATHS: tuple[Path, ...] = (
     ("data", "data_dir"),
+    ("trainer", "files"),
     ("trainer", "module_file"),
     ("trainer", "warm_start", "checkpoint"),
     ("trainer", "warm_start", "model"),
+    ("transform", "files"),
     ("transform", "module_file"),
     ("pusher", "destination"),
     ("tracking", "mlflow"),
@@ -40,11 +42,13 @@ def reject_store(address: str) -> str:
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
     """Yields paths with unexpanded variables or users, as `$HOME/data`, `~nobody/data`: where, the text, and why."""
-    places = {_ROOT, *(path for path, _ in _sections(values))}
+    places = {_ROOT, *(path for path, _, _ in _sections(values))}
     for path, text in texts(values):
-        if path in places and _VARIABLE.search(text):
+        # Of a list, the path is that of an entry.
+        where = path if path in places else path[:-1]
+        if where in places and _VARIABLE.search(text):
             yield path, text, "environment variables are expanded only in braces"
-        elif path in places and os.path.expanduser(text).startswith("~"):
+        elif where in places and os.path.expanduser(text).startswith("~"):
             yield path, text, f"there is no user {text[1:].partition(os.sep)[0]!r}"
 
 
@@ -72,28 +76,30 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
     """Makes paths absolute in place, relative to their folder in `bases` or the current one; returns those changed."""
     changed = set()
     here = os.getcwd()
-    for path, section in _sections(values):
-        value = section[path[-1]]
+    for path, section, key in _sections(values):
+        value = section[key]
         absolute = os.path.normpath(os.path.join(bases.get(path, here), os.path.expanduser(value)))
         if path == _DATASET and is_tfds_name(value) and not os.path.isdir(absolute):
             continue
         if absolute != value:
-            section[path[-1]] = absolute
+            section[key] = absolute
             changed.add(path)
     return changed
 
 
-def _sections(values: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yields each declared local path, and the section that holds it."""
+def _sections(values: dict[str, Any]) -> Iterator[tuple[Path, Any, Any]]:
+    """Yields the place of each declared local path, the section or list that holds it, and its key or index there."""
     for path in (*PATHS, _DATASET):
         section: Any = values
         for key in path[:-1]:
             section = section.get(key) if isinstance(section, dict) else None
         value = section.get(path[-1]) if isinstance(section, dict) else None
-        if not isinstance(value, str) or not value or is_address(value) or "\0" in value:
-            continue
-        if path != _DATASET or is_path(value) or os.sep in value:
-            yield path, section
+        holder, items = (value, [*enumerate(value)]) if isinstance(value, list) else (section, [(path[-1], value)])
+        for place, text in items:
+            if not isinstance(text, str) or not text or is_address(text) or "\0" in text:
+                continue
+            if path != _DATASET or is_path(text) or os.sep in text:
+                yield path, holder, place
 
 
 def reject_folder(path: str) -> str:

@@ -102,8 +102,8 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
         console.print(f"  tried    {'your code':<18} {tried.seconds:7.1f} s")
     with view.waiting("preparing the data and the pipeline"):
         pipeline = prepare(loaded, folders)
-    view.why = Why(folders, loaded.declaration)
-    LocalRunner(view, folders).run(pipeline)
+    view.why = Why(folders, loaded)
+    LocalRunner(view, folders, loaded.rerun).run(pipeline)
 
 
 def _collect(results: Summary, folders: PipelineFolders) -> None:

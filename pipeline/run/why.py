@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
 from ml_metadata.proto import metadata_store_pb2
+from tfx import types
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
-from tfx_estimator.components import inventory
+from tfx_estimator.components import inventory, read_files
 from tfx_estimator.components.tuner.executor import TUNE_KEY
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.yaml_text import leaves
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -27,7 +28,7 @@ from tfx_estimator.pipeline.user_source import parts
 FIRST = "first run"
 # Components whose cache key depends on a section of the declaration that is not spelled out in their properties.
 _SECTIONS = {"TfdsExampleGen": "data", "Transform": "transform", "Evaluator": "evaluator", "Pusher": "pusher"}
-_DECLARED, _SOURCE, _DATA, _WHEEL = "declaration", "source", "fingerprint", "module_path"
+_DECLARED, _SOURCE, _DATA, _WHEEL, _FILES = "declaration", "source", "fingerprint", "module_path", "files"
 _DONE = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
 _MOST, _LONGEST = 3, 60
 # Path of a property -> its old and new value.
@@ -39,11 +40,11 @@ class Why:
 
     Args:
         folders: The pipeline's, locked by this run.
-        declaration: The running declaration.
+        loaded: The running declaration.
     """
 
-    def __init__(self, folders: PipelineFolders, declaration: Declaration) -> None:
-        self._folders, self._declaration = folders, declaration
+    def __init__(self, folders: PipelineFolders, loaded: Loaded) -> None:
+        self._folders, self._declaration, self._rerun = folders, loaded.declaration, loaded.rerun
         self._sources = os.path.join(folders.local, ".sources")
         parts.save(self._sources)
 
@@ -61,8 +62,11 @@ class Why:
         # A cached execution has the component's properties in ML Metadata, without its driver's changes.
         before = executions[_writer(store, last)]
         changed = _differences(before, now)
-        reasons = [*self._changed(run.node, last_run, changed), *_new_inputs(store, before.id, now.id)]
-        reasons = reasons or _other(changed) or _damage(store, before.id) or self._declared("beam", last_run)
+        made = list(_made(store, before.id))
+        read = [text for artifact in made for text in read_files.changes_of(artifact)]
+        reasons = [*self._changed(run.node, last_run, changed), *read, *_new_inputs(store, before.id, now.id)]
+        reasons += ["--rerun"] if run.node in self._rerun else []
+        reasons = reasons or _other(changed) or _damage(made) or self._declared("beam", last_run)
         return "; ".join([*reasons[:_MOST], *([f"{len(reasons) - _MOST} more"] if len(reasons) > _MOST else [])])
 
     def _last(self, node: str, done: list[int]) -> tuple[int, Optional[Run]]:
@@ -82,6 +86,7 @@ class Why:
         source = [both for path, both in changed.items() if path[-1] == _SOURCE and _DECLARED not in path]
         found = [_change(".".join(path), *both) for path, both in sorted(declared.items())]
         found += [text for both in source for text in self._source(*both)]
+        found += [f"{path[-1]} changed" for path in changed if _FILES in path[-2:-1] and _DECLARED not in path]
         if source and not found:
             # Another release of this project has different modules.
             return ["another version of tfx-estimator"]
@@ -148,12 +153,16 @@ def _other(changed: Changes) -> list[str]:
     return found
 
 
-def _damage(store: Any, execution: int) -> list[str]:
-    """Returns which output of an execution was deleted or damaged, so that TFX could not take it from the cache."""
-    made = store.get_artifacts_by_id(_written(store, execution))
+def _made(store: Any, execution: int) -> Iterator[types.Artifact]:
+    """Yields the outputs of an execution."""
     kinds = {each.id: each for each in store.get_artifact_types()}
-    for each in made:
-        artifact = artifact_utils.deserialize_artifact(kinds[each.type_id], each)
+    for each in store.get_artifacts_by_id(_written(store, execution)):
+        yield artifact_utils.deserialize_artifact(kinds[each.type_id], each)
+
+
+def _damage(made: Iterable[types.Artifact]) -> list[str]:
+    """Returns which output of an execution was deleted or damaged, so that TFX could not take it from the cache."""
+    for artifact in made:
         if not fileio.exists(artifact.uri):
             return ["its output was deleted"]
         path, what = inventory.damage(artifact)

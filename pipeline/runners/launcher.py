@@ -11,7 +11,7 @@ from tfx.dsl.io import fileio
 from tfx.orchestration.portable import cache_utils, data_types, launcher, outputs_utils
 from tfx.proto.orchestration import execution_result_pb2
 
-from tfx_estimator.components import inventory
+from tfx_estimator.components import inventory, read_files
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.runners.buckets import StoredMetadata
 
@@ -58,18 +58,20 @@ class Launcher(launcher.Launcher):
 
 @contextlib.contextmanager
 def _verified() -> Iterator[None]:
-    """Makes TFX recreate damaged outputs, which it only checks for existence before it uses its cache."""
+    """Makes TFX recreate outputs that are damaged, or whose code read what has changed; TFX checks that they exist."""
     verify, logged = cache_utils.artifact_utils.verify_artifacts, set()
 
     def verify_files(artifacts: dict[str, list[types.Artifact]]) -> None:
         verify(artifacts)
         for artifact in (artifact for channel in artifacts.values() for artifact in channel):
+            if changed := read_files.changes_of(artifact):
+                raise RuntimeError(changed[0])  # as TFX's own error for missing artifacts
             path, what = inventory.damage(artifact)
             if path:
                 if path not in logged:  # a cached execution has the same path
                     logged.add(path)
                     logger.warning(f"{path}: {what}; this component runs again")
-                raise RuntimeError(path)  # TFX's own error for missing artifacts
+                raise RuntimeError(path)
 
     with _replaced(cache_utils.artifact_utils, "verify_artifacts", verify_files):
         yield

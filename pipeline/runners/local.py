@@ -47,11 +47,17 @@ class LocalRunner(LocalDagRunner):
     Args:
         listener: Receives the events; without one, it is TFX's own runner.
         folders: The pipeline's; if they are in an object store, the database is stored there, too.
+        rerun: Components that are run again, whatever is in TFX's cache.
     """
 
-    def __init__(self, listener: Optional[Listener] = None, folders: Optional[PipelineFolders] = None) -> None:
+    def __init__(
+        self,
+        listener: Optional[Listener] = None,
+        folders: Optional[PipelineFolders] = None,
+        rerun: Sequence[str] = (),
+    ) -> None:
         super().__init__()
-        self._listener = listener
+        self._listener, self._rerun = listener, rerun
         self._stored = StoredMetadata(folders) if folders and folders.is_stored else None
 
     def run_with_ir(
@@ -98,6 +104,8 @@ class LocalRunner(LocalDagRunner):
             shared_status.at(f"in component {name}")
             listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
+            if name in self._rerun:
+                node.pipeline_node.execution_options.caching_options.enable_cache = False
             try:
                 execution = Launcher(
                     stored=self._stored,

@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
 
 _INSTALLED = ("site-packages", "dist-packages")
 # AutoGraph's generated code; the original lines are in the error's text.
-_GENERATED = "__autograph_generated"
+GENERATED = "__autograph_generated"
 _AUTOGRAPH_LINE = re.compile(r'^ {4,}(File "(.+)", line \d+, in .+?)  \*+ *\n +(.+)$', re.MULTILINE)
 # For nested layers, Keras nests such texts.
 _WRAPPED = "in user code:\n"
@@ -87,6 +87,6 @@ def is_users(file: str) -> bool:
     installed = (sysconfig.get_path("stdlib"), sysconfig.get_path("scripts"), str(package_parent() / PROJECT))
     return (
         not any(file.startswith(os.path.join(folder, "")) for folder in installed)
-        and not any(name in file for name in (*_INSTALLED, _GENERATED))
+        and not any(name in file for name in (*_INSTALLED, GENERATED))
         and os.path.exists(file)
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.user_source import opened
 from tfx_estimator.pipeline.user_source.modules import is_installed_place, package_parent
 
 PACKAGE = "tfx_estimator_own"
@@ -133,5 +134,6 @@ def _import(
     """Replaces `__import__` for the user's modules."""
     own = name if level else import_name(name)
     module = builtins.__import__(own, globals, locals, fromlist, level)
+    opened.watch()
     # `import a.b` binds a.
     return module if own == name or fromlist else sys.modules[f"{PACKAGE}.{name.partition('.')[0]}"]

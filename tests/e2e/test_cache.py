@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from tests.e2e.conftest import open_metadata
 from tests.examples import copy_example, edit
-from tests.folders import GARBLED, contents, flip
+from tests.folders import GARBLED, contents, flip, write_files
 from tfx_estimator.pipeline.run.runs import list_runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 FIRST = ("TfdsExampleGen", "ImageSchemaGen", "StatisticsGen", "ExampleValidator")
 LAST = ("Evaluator", "Pusher")
+# It reads a file in C, when it is called.
+NETWORK = """
+from pathlib import Path
+
+import h5py
+import tensorflow as tf
+from layers import hidden
+
+
+def network(num_classes, units):
+    layers = tf.keras.layers
+    with h5py.File(Path(__file__).with_name("gain.h5")) as file:
+        gain = float(file["gain"][()])
+    return tf.keras.Sequential([layers.Flatten(), hidden(units), layers.Dense(num_classes), layers.Rescaling(gain)])
+"""
 
 
 # Files of TensorFlow and SQLite, which have checksums, or journals, of their own.
@@ -41,11 +58,25 @@ def garble(home: Path, how: str) -> None:
         path.write_bytes(GARBLED[how](path.read_bytes()))
 
 
+def reasons_of(workdir) -> dict[str, str]:
+    return {each["node"]: each["reason"] for each in workdir.summary("own-network")["components"] if each["reason"]}
+
+
+def write_gain(folder: Path, value: float) -> None:
+    with h5py.File(folder / "gain.h5", "w") as file:
+        file["gain"] = value
+
+
 def test_only_what_changed_runs_again(workdir, tmp_path):
     folder = copy_example("own-network", tmp_path)
     declaration = str(folder / "own-network.yaml")
     edit(folder / "own-network.yaml", "train_steps: 200", "train_steps: 60")
     edit(folder / "own-network.yaml", "min_accuracy: 0.85", "min_accuracy: 0.3, max_accuracy_drop: null")
+    write_files(folder, {"network.py": NETWORK})
+    edit(folder / "scaling.py", "import tensorflow as tf\n", "import numpy as np\nimport tensorflow as tf\n")
+    edit(folder / "scaling.py", "255.0", f"np.load({str(folder / 'scale.npy')!r})[0]")
+    np.save(folder / "scale.npy", [255.0])
+    write_gain(folder, 1.0)
     workdir.run(declaration)
     assert set(workdir.states("own-network").values()) == {"ran", "resolved"}
     first = workdir.summary("own-network")
@@ -55,6 +86,13 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
     assert [(each.name, each.state) for each in list_runs(str(workdir.path))] == [("own-network", None)]
     workdir.run(declaration)
     assert {state for node, state in workdir.states("own-network").items() if node != "BaselineResolver"} == {"cached"}
+
+    workdir.run(declaration, "--rerun", "Pusher")
+    states = workdir.states("own-network")
+    assert states.pop("BaselineResolver") == "resolved"
+    assert states.pop("Pusher") == "ran"
+    assert reasons_of(workdir) == {"Pusher": "--rerun"}
+    assert set(states.values()) == {"cached"}
     assert workdir.summary("own-network")["accuracy"] == first["accuracy"]
     assert workdir.summary("own-network")["pushed"] == first["pushed"]
 
@@ -70,25 +108,19 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
     assert states["Trainer"] == "failed"
 
     edit(folder / "layers.py", "raise ValueError('no such layer')  # ", "return")
-    edit(folder / "scaling.py", "255.0", "127.5")
+    np.save(folder / "scale.npy", [127.5])
     garble(workdir.path / "own-network", "cut")
     workdir.run(declaration)
+    reasons = reasons_of(workdir)
+    assert (reasons["Transform"], reasons["Trainer"]) == ("scale.npy changed", "new transform_graph")
     states = workdir.states("own-network")
     assert {node: states[node] for node in FIRST} == dict.fromkeys(FIRST, "cached")
     assert {node: states[node] for node in ("Transform", "Trainer", *LAST)} == dict.fromkeys(
         ("Transform", "Trainer", *LAST), "ran"
     )
 
-    counts = workdir.executions("own-network")
-    for node in FIRST:
-        assert counts[node] == {"COMPLETE": 1, "CACHED": 3}, node
-    assert counts["Transform"] == {"COMPLETE": 2, "CACHED": 2}
-    assert counts["Trainer"] == {"COMPLETE": 2, "CACHED": 1, "FAILED": 1}
-    for node in LAST:
-        assert counts[node] == {"COMPLETE": 2, "CACHED": 1}, node
     versions = workdir.path / "own-network" / "serving"
     assert len(list(versions.iterdir())) == 2
-
     pushed = Path(workdir.summary("own-network")["pushed"])
     served = contents(pushed)
     flip(pushed / "saved_model.pb")
@@ -99,4 +131,22 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
         "Pusher": "ran",
     }
     assert contents(Path(workdir.summary("own-network")["pushed"])) == served
+    assert len(list(versions.iterdir())) == 3
+
+    # Without gain all logits are 0; the mistake would be a cached model of .9.
+    write_gain(folder, 0.0)
+    workdir.run(declaration)
+    assert workdir.states("own-network")["Transform"] == "cached"
+    assert reasons_of(workdir)["Trainer"] == "gain.h5 changed"
+    last = workdir.summary("own-network")
+    assert last["accuracy"] < 0.2 < 0.6 < first["accuracy"]
+    assert not last["blessed"]
+
+    counts = workdir.executions("own-network")
+    for node in FIRST:
+        assert counts[node] == {"COMPLETE": 1, "CACHED": 6}, node
+    assert counts["Transform"] == {"COMPLETE": 2, "CACHED": 5}
+    assert counts["Trainer"] == {"COMPLETE": 3, "CACHED": 3, "FAILED": 1}
+    assert counts["Evaluator"] == {"COMPLETE": 3, "CACHED": 3}
+    assert counts["Pusher"] == {"COMPLETE": 5, "CACHED": 1}
     assert len(list(versions.iterdir())) == 3

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import sys
 
 import pytest
 from tfx.dsl.compiler.compiler import Compiler
 
+from tests.folders import write_files
 from tests.root import run_python
 from tfx_estimator import PipelineFolders, create_pipeline, load_declaration
 from tfx_estimator.components.evaluator.eval_config import eval_config
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.components.tuner.executor import TUNE_KEY
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
@@ -53,6 +56,33 @@ def test_the_components_are_in_order_and_nothing_trains_before_validation(tmp_pa
     assert component(pipeline, "ExampleValidator") in component(pipeline, "Transform").upstream_nodes
     assert pipeline.pipeline_info.pipeline_root == str(tmp_path / "digits" / "artifacts")
     assert "FnApiRunner" in pipeline.beam_pipeline_args[0]
+
+
+@pytest.mark.parametrize("target", ["", "kubeflow"])
+def test_the_content_of_declared_files_is_in_the_keys_and_their_place_is_not(tmp_path, target):
+    def properties(folder: str, text: str) -> list[str]:
+        write_files(tmp_path / folder, {"mean.txt": text})
+        files = f"[{tmp_path / folder / 'mean.txt'}]"
+        loaded = load("digits", [f"transform.files={files}", f"trainer.files={files}"])
+        pipeline = create_pipeline(loaded, PipelineFolders(str(tmp_path), "digits"), target=target)
+        trainer = component(pipeline, "Trainer").exec_properties
+        kept = {key: value for key, value in trainer.items() if target or key != OPERATION_KEY}
+        return [component(pipeline, "Transform").exec_properties["custom_config"], json.dumps(kept, default=str)]
+
+    transform, trainer = properties("a", "0.5")
+    assert properties("b", "0.5") == [transform, trainer]
+    other_transform, other_trainer = properties("a", "100")
+    assert other_transform != transform
+    assert other_trainer != trainer
+
+
+def test_a_component_that_runs_again_resumes_nothing(tmp_path):
+    loaded = dataclasses.replace(load("digits"), rerun=("Trainer",))
+    again = create_pipeline(loaded, PipelineFolders(str(tmp_path), "digits"))
+    properties = component(again, "Trainer").exec_properties
+    assert Settings.of(properties).rerun == ("Trainer",)
+    # The next run finds its result.
+    assert properties[SETTINGS_KEY] == component(build(tmp_path), "Trainer").exec_properties[SETTINGS_KEY]
 
 
 def test_the_evaluator_reads_the_test_split_where_one_is_declared(plain, tmp_path):

@@ -114,3 +114,4 @@ class TaskFiles:
     error = _file("error.json")  # the task's error, if it had time to write it
     ends = _file("ends")  # the stack of a task that ended without an error
     stacks = _file("stacks")  # the stack of a dry run, on request
+    read = _file("read.jsonl")  # the files that the user's code has read: see `opened.noting`

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ from tfx_estimator.pipeline.base.ending.leaving import leave_within
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, to_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.installed import uncollected
+from tfx_estimator.pipeline.user_source import opened
 from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
 from tfx_estimator.pipeline.user_source.frames import reason, user_lines
 
@@ -134,6 +136,9 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
     from tfx_estimator.components.trainer.task import light_imports
 
     light_imports.apply()
+    from tfx.types.artifact_utils import parse_artifact_dict
+
+    from tfx_estimator.components.read_files import folders_of
     from tfx_estimator.components.trainer.job import TaskContext
     from tfx_estimator.components.trainer.task import paths, runtime
     from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
@@ -146,7 +151,10 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
         from tfx_estimator.components.trainer.dry_run import costs, trial
 
         return context, (costs if context.job.path == COSTS else trial).run
-    return context, paths.path_of(context.job).run
+    run = paths.path_of(context.job).run
+    artifacts = map(parse_artifact_dict, (context.job.inputs, context.job.outputs))
+    own = [context.job.training_dir, *folders_of(*artifacts)]
+    return context, functools.partial(opened.noting, run, own=own, into=files.read)
 
 
 def keep_to_quota(threads: Optional[int], tf_config: str = "") -> None:

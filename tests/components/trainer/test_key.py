@@ -33,6 +33,7 @@ ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.user_input")
 OPERATIONAL = {
     "tfx_estimator.components",
     "tfx_estimator.components.files",
+    "tfx_estimator.components.read_files",
     "tfx_estimator.components.execution",
     "tfx_estimator.components.served_outputs",
     TRAINER,

@@ -20,6 +20,7 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.training_folder import locate
 from tfx_estimator.pipeline.base.errors import TaskStalledError
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.user_source import opened
 
 pytestmark = pytest.mark.unit
 
@@ -323,3 +324,42 @@ def test_the_log_names_the_training_that_is_resumed(tmp_path, monkeypatch, caplo
     assert len(caplog.messages) == len(messages)
     for message, part in zip(caplog.messages, messages):
         assert part in message
+
+
+def _names_of(root: Path, run: int, steps: int, **options) -> list[str]:
+    """Prepares a folder; returns its checkpoints."""
+    folder, uri = _of_steps(root, steps), str(root / "Trainer" / "model_run" / str(run))
+    training_folder.prepare(folder, uri, f"{folder.uri}/exported", True, **options)
+    return sorted(path.name for path in Path(folder.uri).glob("*.index"))
+
+
+@pytest.mark.parametrize("state", ["stopped", "longer", "made longer", "unpublished"])
+def test_a_training_that_has_read_a_file_which_changed_begins_anew(tmp_path, state):
+    weights = tmp_path / "weights.h5"
+    weights.write_text("of one day")
+    folder, _ = _prepare(tmp_path, 1, 10)
+    _train(folder, 4)
+    note = json.dumps([str(weights), opened.hash_file(str(weights))])
+    write_files(folder / "logs", {"chief-0.attempt-1.read.jsonl": f"{note}\n"})
+    if state in ("made longer", "unpublished"):
+        training_folder.publish(_of_steps(tmp_path, 10), str(tmp_path / "Trainer" / "model_run" / "1"))
+    run, steps = (1 if state == "unpublished" else 2), (20 if "longer" in state else 10)
+    shutil.copytree(tmp_path / "Trainer", tmp_path / "before" / "Trainer", symlinks=True)
+    assert _names_of(tmp_path, run, steps) == ["model.ckpt-4.index"]
+    shutil.rmtree(tmp_path / "Trainer")
+    shutil.copytree(tmp_path / "before" / "Trainer", tmp_path / "Trainer")
+    weights.write_text("of another")
+    if state == "stopped":
+        # The others of a cluster wait for the chief, which knows it as well.
+        with pytest.raises(TaskStalledError):
+            training_folder.wait(_of_steps(tmp_path, steps), 0.1)
+    assert _names_of(tmp_path, run, steps) == []
+    training_folder.wait(_of_steps(tmp_path, steps), 0.1)
+
+
+@pytest.mark.parametrize("steps", [10, 20])
+def test_a_training_that_is_to_begin_anew_resumes_nothing(tmp_path, steps):
+    folder, _ = _prepare(tmp_path, 1, 10)
+    _train(folder, 4)
+    assert _names_of(tmp_path, 2, steps, anew=True) == []
+    assert _names_of(tmp_path, 2, steps) == []

@@ -100,3 +100,23 @@ def test_a_folder_may_have_a_name_like_a_variable(tmp_path, monkeypatch, good):
     (tmp_path / "$HOME").mkdir()
     (tmp_path / "$HOME" / "mine.yaml").write_text(good + "pusher: {destination: served}\n")
     assert load(tmp_path / "$HOME" / "mine.yaml").declaration.pusher.destination == f"{tmp_path}/$HOME/served"
+
+
+def test_the_files_that_the_code_reads_are_next_to_the_declaration(tmp_path, monkeypatch):
+    (folder := tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (folder / "own.yaml").write_text(
+        "name: own\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
+        "transform: {files: [mean.npy, gs://bucket/std.npy]}\n"
+        "trainer: {model: mnist_cnn, train_steps: 1, files: [../words]}\n"
+    )
+    with pytest.raises(DeclarationError, match=r"(?s)transform\.files: .*no such file.*trainer\.files: .*no such file"):
+        load(folder / "own.yaml")
+    (folder / "mean.npy").touch()
+    (tmp_path / "words").mkdir()
+    declaration = load(folder / "own.yaml").declaration
+    assert declaration.transform.files == (str(folder / "mean.npy"), "gs://bucket/std.npy")
+    assert declaration.trainer.files == (str(tmp_path / "words"),)
+    assert load("digits", ["trainer.files=[./words]"]).declaration.trainer.files == (str(tmp_path / "words"),)
+    with pytest.raises(DeclarationError, match="in braces"):
+        load("digits", ["trainer.files=[$HOME/words]"])

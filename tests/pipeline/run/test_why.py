@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.folders import write_files
 from tests.pipeline.run.writes import Writes, WritesByBeam
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.yaml_text import render
@@ -21,10 +22,11 @@ from tfx_estimator.pipeline.runners.listener import NodeRun
 DECLARATION = """\
 name: own
 data: {dataset: ./images, splits: {train: train, eval: test}, image_size: [4, 4], shards: 2}
-transform: {module_file: prepare.py}
+transform: {module_file: prepare.py, files: [mean.txt]}
 trainer:
   model: "networks:small"
   train_steps: 20
+  files: [words]
   global_batch_size: 64
   optimizer: {learning_rate: 0.001}
 evaluator: {min_accuracy: 0.5}
@@ -66,7 +68,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("why")
     for name, text in (("own.yaml", DECLARATION), ("networks.py", NETWORKS), ("prepare.py", PREPARE)):
         (folder / name).write_text(text)
-    (folder / "sizes.py").write_text("WIDTH = 3\n")
+    write_files(folder, {"sizes.py": "WIDTH = 3\n", "mean.txt": "0.5", "words/a.txt": "a"})
     write_data(folder)
     return folder
 
@@ -102,7 +104,7 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
         logs = Path(folders.make_logs())
         (logs / "declaration.yaml").write_text(render(loaded.declaration.dict(), loaded.origins))
         pipeline = prepare(loaded, folders)
-        listener = Listener(Why(folders, loaded.declaration))
+        listener = Listener(Why(folders, loaded))
         LocalRunner(listener, folders).run(pipeline)
         (logs / "summary.json").write_text(
             json.dumps({"components": [dataclasses.asdict(each) for each in listener.runs]})
@@ -152,6 +154,8 @@ CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
     (lambda: replace("networks.py", "= 0.2", "= 0.2  # slow"), "Trainer", "networks.py changed: comments or order"),
     (lambda: replace("sizes.py", "3", "4"), "Trainer", "sizes.py changed: WIDTH"),
     (lambda: replace("prepare.py", "return inputs", "return {**inputs}"), "Transform", PREPARED),
+    (lambda: replace("mean.txt", "0.5", "100"), "Transform", "mean.txt changed"),
+    (lambda: replace("words/a.txt", "a", "b"), "Trainer", "words/a.txt changed"),
     (write_other, "TfdsExampleGen", "the files of the data set"),
     ("data.shards=3", "TfdsExampleGen", "data.shards 2 → 3"),
     ("data.image_size=[8, 8]", "TfdsExampleGen", "data.image_size [4, 4] → [8, 8]"),

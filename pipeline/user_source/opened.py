@@ -1,0 +1,178 @@
+"""Notes the files that the user's code reads, with their hashes: TFX's cache keys lack them.
+
+An audit hook sees what Python opens, wrappers see what libraries open in C. The user's code reads a file if one of its
+frames is on the stack, without an import in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import hashlib
+import json
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, TypeVar
+
+from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.user_source.frames import GENERATED, is_users
+
+_TF = "tensorflow.python"
+# Functions that open files in C. Their first argument names the files.
+_IN_C = {
+    ("cv2", "imread"),
+    ("h5py.h5f", "open"),
+    ("pyarrow.parquet", "read_table"),
+    (f"{_TF}.data.ops.readers", "_create_or_validate_filenames_dataset"),
+    (f"{_TF}.lib.io._pywrap_file_io", "BufferedInputStream"),
+    (f"{_TF}.lib.io._pywrap_file_io", "CopyFile"),
+    (f"{_TF}.lib.io._pywrap_record_io", "RecordIterator"),
+    (f"{_TF}.ops.gen_io_ops", "read_file"),
+    (f"{_TF}.trackable.asset", "Asset.__init__"),
+    (f"{_TF}.training.py_checkpoint_reader", "NewCheckpointReader"),
+}
+_SYSTEM = ("/dev/", "/etc/", "/proc/", "/run/", "/sys/")
+# Their frames read modules: to import them, and for tracebacks and AutoGraph.
+_OF_MODULES = ("<frozen importlib", linecache.__file__)
+_T = TypeVar("_T")
+
+
+class _Notes:
+    calls = 0  # of `noting` that have not returned
+    others: tuple[str, ...] = ()
+    into = ""
+    # By path; empty if this process has written the file. They stay, as a module is imported once in a process.
+    hashes: dict[str, str] = {}
+
+
+def noting(function: Callable[..., _T], *arguments: Any, own: Iterable[str] = (), into: str = "") -> _T:
+    """Calls a function, and notes the files that the user's code reads meanwhile: see `noted`.
+
+    Args:
+        own: Folders whose files are the pipeline's.
+        into: File for the notes of a process that calls this once; each is written at once, as JSON, in a line.
+    """
+    _install()
+    folders = filter(None, (*own, scratch.of_this_run()))
+    _Notes.others = (*_SYSTEM, *(os.path.join(os.path.abspath(each), "") for each in folders))
+    _Notes.into, _Notes.hashes = into, {} if into else _Notes.hashes
+    _Notes.calls += 1
+    watch()
+    try:
+        return function(*arguments)
+    finally:
+        _Notes.calls -= 1
+
+
+def noted() -> dict[str, str]:
+    """Returns the hashes of the files that the user's code has read in this process, by path."""
+    return {path: digest for path, digest in _Notes.hashes.items() if digest}
+
+
+def hash_file(path: str) -> str:
+    """Returns the SHA-256 of a file; empty if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.path.isfile(path):
+            found = os.stat(path)
+            return _hash(path, found.st_ctime_ns, found.st_size)
+    return ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _hash(path: str, *_: int) -> str:
+    with open(path, "rb") as file:
+        return hash_open(file)
+
+
+def hash_open(file: IO[bytes]) -> str:
+    """Returns the SHA-256 of an open file."""
+    digest = hashlib.sha256()
+    while block := file.read(2**20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+@functools.cache
+def _install() -> None:
+    # A hook cannot be removed.
+    sys.addaudithook(_on_event)
+
+
+def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or not _Notes.calls:
+        return
+    path, _, flags = arguments
+    if isinstance(path, (str, bytes)):
+        path = os.path.abspath(os.fsdecode(path))
+        if not flags & (os.O_WRONLY | os.O_CREAT):
+            _note(path, sys._getframe(1))
+        elif _Notes.hashes.get(path) != "" and not path.startswith(_Notes.others):
+            _keep(path, "")
+    watch()
+
+
+def watch() -> None:
+    """Wraps the functions that open files in C, of modules imported since."""
+    for module, name in [*_IN_C] if _Notes.calls else ():
+        *outer, last = name.split(".")
+        with contextlib.suppress(KeyError, AttributeError):  # not imported, or halfway
+            owner = functools.reduce(getattr, outer, sys.modules[module])
+            setattr(owner, last, _watched(getattr(owner, last), len(outer)))
+            _IN_C.remove((module, name))
+
+
+def _watched(original: Callable[..., Any], index: int) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*given: Any, **named: Any) -> Any:
+        if _Notes.calls:
+            for path in _paths([*given, *named.values()][index]):
+                _note(os.path.abspath(path), sys._getframe(1))
+        return original(*given, **named)
+
+    return call
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """Yields the files of a path, a checkpoint's prefix, or a list or tensor of such."""
+    if hasattr(value, "dtype"):
+        value = sys.modules["tensorflow"].get_static_value(value)  # None if only a session knows it
+    if isinstance(value, (str, bytes, os.PathLike)):
+        path = os.fsdecode(value)
+        parts = (part for suffix in (".index", ".data-*") for part in glob.glob(glob.escape(path) + suffix))
+        yield from [path] if os.path.isfile(path) else parts
+    elif isinstance(value, (list, tuple)) or hasattr(value, "ravel"):
+        for each in getattr(value, "ravel", lambda: value)():
+            yield from _paths(each)
+
+
+def _note(path: str, frame: Any) -> None:
+    if path not in _Notes.hashes and not path.startswith(_Notes.others) and _is_users(frame):
+        _Notes.hashes[path] = ""  # while it is opened to be hashed
+        if digest := hash_file(path):
+            _keep(path, digest)
+
+
+def _keep(path: str, digest: str) -> None:
+    _Notes.hashes[path] = digest
+    # A full disk ends the training elsewhere.
+    if _Notes.into:
+        with contextlib.suppress(OSError), open(_Notes.into, "a", encoding="utf-8") as file:
+            file.write(json.dumps([path, digest]) + "\n")
+
+
+def _is_users(frame: Any) -> bool:
+    while frame is not None and frame.f_code is not noting.__code__:
+        if (file := frame.f_code.co_filename).startswith(_OF_MODULES):
+            return False
+        if _is_users_module(file):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@functools.cache
+def _is_users_module(file: str) -> bool:
+    return GENERATED in file or is_users(file)
