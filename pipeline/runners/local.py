@@ -104,7 +104,7 @@ class LocalRunner(LocalDagRunner):
             shared_status.at(f"in component {name}")
             listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
-            if name in self._rerun:
+            if name in self._rerun and name not in ran:
                 node.pipeline_node.execution_options.caching_options.enable_cache = False
             try:
                 execution = Launcher(

@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 # Not run here, with the reason.
-_SERVICE, _TAXI = "needs a service: tests/pipeline/platforms", "its module is not on the page: tests/e2e/test_examples.py"
+_SERVICE, _TAXI = (
+    "needs a service: tests/pipeline/platforms",
+    "its module is not on the page: tests/e2e/test_examples.py",
+)
 NOT_RUN = {
     "README.md:1": _TAXI,
     "docs/beam.md:1": "needs a job server: tests/e2e/test_beam_engines.py",
@@ -83,7 +86,9 @@ def written(name: str, folder: Path) -> str:
     write_files(folder, page.files)
     if block.file:
         # One without data is above the page's other one.
-        below = [] if "data" in yaml.safe_load(block.text) else [next(file for file in page.files if file != block.file)]
+        below = (
+            [] if "data" in yaml.safe_load(block.text) else [next(file for file in page.files if file != block.file)]
+        )
         return [str(folder / file) for file in (*below, block.file)]
     declared = merged(BASE, yaml.safe_load(block.text))
     declared["trainer"]["train_steps"] = min(declared["trainer"]["train_steps"], BASE["trainer"]["train_steps"])
