@@ -13,7 +13,7 @@ from tests.examples import copy_example, edit
 from tests.folders import GARBLED, contents, flip, write_files
 from tfx_estimator.pipeline.run.runs import list_runs
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 FIRST = ("TfdsExampleGen", "ImageSchemaGen", "StatisticsGen", "ExampleValidator")
 LAST = ("Evaluator", "Pusher")
@@ -83,9 +83,6 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
     assert list(workdir.path.rglob("*.moved"))
     garble(workdir.path / "own-network", "empty")
     assert [(each.name, each.state) for each in list_runs(str(workdir.path))] == [("own-network", None)]
-    workdir.run(declaration)
-    assert {state for node, state in workdir.states("own-network").items() if node != "BaselineResolver"} == {"cached"}
-
     workdir.run(declaration, "--rerun", "Pusher")
     states = workdir.states("own-network")
     assert states.pop("BaselineResolver") == "resolved"
@@ -143,9 +140,9 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
 
     counts = workdir.executions("own-network")
     for node in FIRST:
-        assert counts[node] == {"COMPLETE": 1, "CACHED": 6}, node
-    assert counts["Transform"] == {"COMPLETE": 2, "CACHED": 5}
-    assert counts["Trainer"] == {"COMPLETE": 3, "CACHED": 3, "FAILED": 1}
-    assert counts["Evaluator"] == {"COMPLETE": 3, "CACHED": 3}
-    assert counts["Pusher"] == {"COMPLETE": 5, "CACHED": 1}
+        assert counts[node] == {"COMPLETE": 1, "CACHED": 5}, node
+    assert counts["Transform"] == {"COMPLETE": 2, "CACHED": 4}
+    assert counts["Trainer"] == {"COMPLETE": 3, "CACHED": 2, "FAILED": 1}
+    assert counts["Evaluator"] == {"COMPLETE": 3, "CACHED": 2}
+    assert counts["Pusher"] == {"COMPLETE": 5}
     assert len(list(versions.iterdir())) == 3
