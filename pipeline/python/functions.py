@@ -56,7 +56,7 @@ def run(
         KeyboardInterrupt: The run was interrupted, and has cleaned up; the next run resumes from there.
     """
     words = ["run", _source(source), "--workdir", _path(workdir), *set_words(overrides)]
-    words += ["--require-blessing"] * require_blessing + ["--no-dry-run"] * (not dry_run)
+    words += ["--require-blessing"] * bool(require_blessing) + ["--no-dry-run"] * (not dry_run)
     logs = call([*words, "--report" if report else "--no-report"], progress)
     # A cluster's task other than the chief has no results of its own.
     return RunResult(logs, _read(logs, "summary.json") if logs else {})
@@ -159,7 +159,7 @@ def bench(
         *set_words(overrides),
         *set_words(vary, "--vary"),
     ]
-    words += ["--strategies", listed("strategies", strategies), "--paths", listed("paths", paths), "--device", device]
+    words += ["--strategies", listed("strategies", strategies), "--paths", listed("paths", paths), "--device", str(device)]
     words += ["--steps", str(steps), "--warmup", str(warmup), "--rounds", str(rounds)]
     words += ["--output", _path(output)] if output is not None else []
     folder = call([*words, "--input-share" if input_share else "--no-input-share"], progress)
@@ -194,7 +194,7 @@ def predict(
     Raises:
         TfxEstimatorError: Nothing could be predicted.
     """
-    words = ["--batch-size", str(batch_size), "--signature", signature]
+    words = ["--batch-size", str(batch_size), "--signature", str(signature)]
     words += ["--top", str(top)] if top is not None else []
     words += [f"--pixels={listed('pixels', pixels)}"] if pixels is not None else []
     with tempfile.TemporaryDirectory() as folder:
@@ -229,7 +229,7 @@ def validate(source: Sources, overrides: Overrides = None, *, deep: bool = False
     from tfx_estimator.pipeline.commands.validate import check
 
     named = _source(source)
-    loaded, tried = check(named, set_words(overrides)[1::2], target, deep)
+    loaded, tried = check(named, set_words(overrides)[1::2], str(target), deep)
     return Checked(named, loaded.declaration, loaded.remarks, str(tried or ""))
 
 

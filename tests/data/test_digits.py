@@ -29,7 +29,7 @@ print(sum(source.shard_lengths()["train"]))
 
 def test_a_digit_is_converted_to_mnists_form():
     image = np.zeros((8, 8))
-    image[:, 1] = 16
+    image[:, 2] = 16
     large = upscale(image)
     assert large.shape == (28, 28, 1)
     assert large.dtype == np.uint8

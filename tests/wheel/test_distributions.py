@@ -60,7 +60,7 @@ def test_the_wheel_requires_only_what_the_declaration_needs(distributions):
     assert sorted(each.name for each in required if each.marker is None) == ["packaging", "pyyaml", "rich"]
 
 
-def test_the_declaration_needs_no_extra_and_other_commands_name_theirs(bare_environment, tmp_path):
+def test_the_declaration_needs_no_extra_and_other_commands_name_theirs(bare_environment, distributions, tmp_path):
     for words in (["validate", "mnist"], ["show", "digits"], ["schema"], ["compile", "--help"]):
         bare_environment.run("tfx-estimator", *words, cwd=tmp_path)
     for words in (["run", "digits"], ["compile", "digits", "--target", "vertex"], ["validate", "digits", "--deep"]):
