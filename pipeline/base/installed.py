@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Optional
 
 # Builds of a package under other names: for CPUs only, by Intel, by AMD, for macOS.
@@ -17,6 +18,24 @@ LEFT_OUT = ("ipywidgets", "ipython", "keyrings-google-artifactregistry-auth", "l
 def version_of(name: str) -> Optional[str]:
     """Returns the installed version of a distribution package or one of its BUILDS; None if there is none."""
     return _first(name, lambda metadata, each: metadata.version(each))
+
+
+def install_command(extra: str) -> str:
+    """Returns the command that installs this package with an extra, from where it came: a wheel, folder or index."""
+    import json
+    from importlib import metadata
+    from urllib.parse import unquote
+
+    try:
+        # Written by pip, unless it took the package from an index: PEP 610.
+        origin = json.loads(metadata.distribution("tfx-estimator").read_text("direct_url.json") or "{}")
+    except metadata.PackageNotFoundError:
+        origin = {"url": Path(__file__).resolve().parents[2].as_uri(), "dir_info": {"editable": True}}
+    scheme, _, path = origin.get("url", "").partition("://")
+    name = f"{unquote(path)}[{extra}]" if scheme == "file" else f"tfx-estimator[{extra}]"
+    if scheme and scheme != "file":
+        name += f" @ {origin['vcs_info']['vcs'] + '+' if 'vcs_info' in origin else ''}{origin['url']}"
+    return f'pip install {"-e " if origin.get("dir_info", {}).get("editable") else ""}"{name}"'
 
 
 def required_by(requirement: str, names: Iterable[str]) -> set[str]:

@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.pipeline.base.cpus import cpu_quota
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-from tfx_estimator.pipeline.base.installed import required_by, version_of
+from tfx_estimator.pipeline.base.installed import install_command, required_by, version_of
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.user_source import loader
 
@@ -82,8 +82,7 @@ def check_platform() -> Finding:
     """Checks the platform of TFX's wheels: Linux on x86-64, with glibc."""
     system, machine, (name, version) = platform.system(), platform.machine(), platform.libc_ver()
     text = f"{system} {machine}, {name or 'no glibc'} {version}".rstrip()
-    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
-    if system == "Linux" and machine == "x86_64" and name == "glibc" and numbers >= stacks.current().glibc:
+    if system == "Linux" and machine == "x86_64" and name == "glibc" and stacks.current().has_glibc(version):
         return ok("platform", text)
     todo, wanted = "use such a machine, or a container of one", ".".join(map(str, stacks.current().glibc))
     return Finding("platform", FAILED, f"{text}, expected Linux on x86_64 with glibc {wanted} or newer", todo)
@@ -190,7 +189,7 @@ def pins() -> list[str]:
         raise TfxEstimatorError(
             "tfx-estimator is on the path, but not installed",
             expected="an installed wheel, or `make install` in a checkout",
-            todo="install it: pip install --no-deps WHEEL",
+            todo=f"install it: {install_command(stacks.current().extra)}",
         ) from error
     extra = {"extra": f"{stacks.current().extra}-locked"}
     requirements = map(Requirement, required)

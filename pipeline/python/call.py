@@ -16,12 +16,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Optional
 
 from tfx_estimator.pipeline.base import caller, errors
 from tfx_estimator.pipeline.base.ending import keeper
 from tfx_estimator.pipeline.base.files import read_tail
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.python.progress import Line, in_notebook
 from tfx_estimator.pipeline.user_source.modules import package_parent
@@ -65,9 +66,46 @@ def call(words: Sequence[str], progress: bool) -> str:
             process.wait()
 
 
-def set_words(overrides: Optional[Mapping[str, Any]], option: str = "--set") -> list[str]:
-    """Returns the arguments that set values by dotted path."""
-    return [word for key, value in (overrides or {}).items() for word in (option, f"{key}={inline(value)}")]
+def set_words(overrides: Any, option: str = "--set") -> list[str]:
+    """Returns the arguments that set values by dotted path; a text, or several, as on the command line."""
+    if not isinstance(overrides, Mapping):
+        return [word for text in texts(option, overrides) for word in (option, text)]
+    write = listed if option == "--vary" else lambda key, value: inline(plain(key, value))
+    return [word for key, value in overrides.items() for word in (option, f"{key}={write(key, value)}")]
+
+
+def listed(name: str, value: Any) -> str:
+    """Returns values as the command line lists them; a text is such a list already."""
+    value = plain(name, value)
+    return value if isinstance(value, str) else inline(value)[1:-1] if isinstance(value, list) else inline(value)
+
+
+def texts(name: str, value: Any) -> list[str]:
+    """Returns a text or path, or several of any depth, as a list; None is an empty one."""
+    value = plain(name, () if value is None else value)
+    if isinstance(value, (str, list)):
+        return [value] if isinstance(value, str) else [text for each in value for text in texts(name, each)]
+    raise _refused(name, value, "a text or path, or several")
+
+
+def plain(name: str, value: Any) -> Any:
+    """Returns a value as YAML has it, without the types of numpy, paths and iterators; an error gives its name."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # numpy and pandas, also single numbers
+    for kind in (bool, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    if value is None or isinstance(value, (str, bytes, os.PathLike)):
+        return value if value is None else os.fsdecode(value)
+    if isinstance(value, Mapping):
+        return {plain(name, key): plain(name, each) for key, each in value.items()}
+    if isinstance(value, Iterable):
+        return [plain(name, each) for each in value]
+    raise _refused(name, value, "numbers, texts, paths, and lists or mappings of them")
+
+
+def _refused(name: str, value: Any, expected: str) -> errors.DeclarationError:
+    what = f"{name}: {one_line(repr(value))[:80]}, of type {type(value).__name__}"
+    return errors.DeclarationError(what, expected=expected, todo="convert it")
 
 
 def _start(words: Sequence[str], output: IO, writer: int) -> subprocess.Popen:

@@ -8,15 +8,17 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config.draft import join_sources
-from tfx_estimator.pipeline.python.call import call, set_words
+from tfx_estimator.pipeline.python.call import call, listed, set_words, texts
 from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, PredictResult, RunResult
 
 Source = Union[str, os.PathLike[str]]
 Sources = Union[Source, Sequence[Source]]
-# By dotted path, as in `--set`.
-Overrides = Optional[Mapping[str, Any]]
+# Values by dotted path; or `KEY=VALUE`, once or several times, as after `--set`.
+Overrides = Union[Mapping[str, Any], str, Iterable[str], None]
+# Several values by dotted path; or `KEY=VALUE,VALUE`, as after `--vary`.
+Vary = Union[Mapping[str, Any], str, Iterable[str], None]
 
 
 def run(
@@ -54,15 +56,15 @@ def run(
         KeyboardInterrupt: The run was interrupted, and has cleaned up; the next run resumes from there.
     """
     words = ["run", _source(source), "--workdir", _path(workdir), *set_words(overrides)]
-    words += ["--require-blessing"] * require_blessing + ["--no-dry-run"] * (not dry_run)
+    words += ["--require-blessing"] * bool(require_blessing) + ["--no-dry-run"] * (not dry_run)
     logs = call([*words, "--report" if report else "--no-report"], progress)
     # A cluster's task other than the chief has no results of its own.
     return RunResult(logs, _read(logs, "summary.json") if logs else {})
 
 
 def compare(
-    *sources: Union[Source, RunResult],
-    vary: Optional[Mapping[str, Iterable[Any]]] = None,
+    *sources: Union[Sources, RunResult],
+    vary: Vary = None,
     repeat: int = 1,
     overrides: Overrides = None,
     workdir: Source = "runs",
@@ -92,8 +94,14 @@ def compare(
         TfxEstimatorError: A candidate failed.
         NotEqualError: Accuracies differ by more than `require_equal`.
     """
-    named = [each.logs if isinstance(each, RunResult) else _path(each) for each in sources]
-    words = ["compare", *named, "--workdir", _path(workdir), *set_words(overrides), *_vary(vary)]
+    words = [
+        "compare",
+        *_paths(sources),
+        "--workdir",
+        _path(workdir),
+        *set_words(overrides),
+        *set_words(vary, "--vary"),
+    ]
     words += ["--repeat", str(repeat)]
     words += ["--output", _path(output)] if output is not None else []
     words += ["--require-equal", str(require_equal)] if require_equal is not None else []
@@ -103,10 +111,10 @@ def compare(
 
 def bench(
     source: Sources,
-    strategies: Iterable[str] = ("all",),
+    strategies: Union[str, Iterable[str]] = ("all",),
     *,
-    paths: Iterable[str] = (),
-    vary: Optional[Mapping[str, Iterable[Any]]] = None,
+    paths: Union[str, Iterable[str]] = (),
+    vary: Vary = None,
     device: str = "cpu",
     steps: int = 200,
     warmup: int = 20,
@@ -142,8 +150,16 @@ def bench(
     Raises:
         TfxEstimatorError: A strategy could not be measured.
     """
-    words = ["bench", "strategies", _source(source), "--workdir", _path(workdir), *set_words(overrides), *_vary(vary)]
-    words += ["--strategies", ",".join(strategies), "--paths", ",".join(paths), "--device", device]
+    words = [
+        "bench",
+        "strategies",
+        _source(source),
+        "--workdir",
+        _path(workdir),
+        *set_words(overrides),
+        *set_words(vary, "--vary"),
+    ]
+    words += ["--strategies", listed("strategies", strategies), "--paths", listed("paths", paths), "--device", str(device)]
     words += ["--steps", str(steps), "--warmup", str(warmup), "--rounds", str(rounds)]
     words += ["--output", _path(output)] if output is not None else []
     folder = call([*words, "--input-share" if input_share else "--no-input-share"], progress)
@@ -152,7 +168,7 @@ def bench(
 
 def predict(
     model: Union[Source, RunResult],
-    *inputs: Source,
+    *inputs: Sources,
     top: Optional[int] = None,
     batch_size: int = 128,
     signature: str = "",
@@ -165,7 +181,7 @@ def predict(
 
     Args:
         model: The result of a `run`, a pushed version or a folder of such, a run's folder, or any SavedModel.
-        inputs: PNG or JPEG files, folders of such, CSV or Parquet files of their names, TFRecord files of tf.Examples.
+        inputs: PNG or JPEG files, folders of such, CSV or Parquet files of their names, TFRecord files; lists of these.
         top: Number of classes with scores per example; None is all.
         batch_size: Examples per call of the model.
         signature: `NAME[:OUTPUT]`: the signature, and the output that holds the scores; empty is the first that fits.
@@ -178,14 +194,13 @@ def predict(
     Raises:
         TfxEstimatorError: Nothing could be predicted.
     """
-    named = model.logs if isinstance(model, RunResult) else _path(model)
-    words = ["--batch-size", str(batch_size), "--signature", signature]
+    words = ["--batch-size", str(batch_size), "--signature", str(signature)]
     words += ["--top", str(top)] if top is not None else []
-    words += [f"--pixels={pixels[0]},{pixels[1]}"] if pixels is not None else []
+    words += [f"--pixels={listed('pixels', pixels)}"] if pixels is not None else []
     with tempfile.TemporaryDirectory() as folder:
         file, error = os.path.join(folder, "answers.jsonl"), None
         try:
-            call(["predict", *words, "--output", file, "--", named, *map(_path, inputs)], progress)
+            call(["predict", *words, "--output", file, "--", _path(model), *_paths(inputs)], progress)
         except DataError as raised:
             # All readable inputs were predicted.
             if not os.path.exists(file):
@@ -214,22 +229,23 @@ def validate(source: Sources, overrides: Overrides = None, *, deep: bool = False
     from tfx_estimator.pipeline.commands.validate import check
 
     named = _source(source)
-    loaded, tried = check(named, set_words(overrides)[1::2], target, deep)
+    loaded, tried = check(named, set_words(overrides)[1::2], str(target), deep)
     return Checked(named, loaded.declaration, loaded.remarks, str(tried or ""))
 
 
-def _path(named: Source) -> str:
-    return os.path.expanduser(named)  # type: ignore[return-value]
+def _path(named: Any) -> str:
+    found = _paths(named)
+    if len(found) != 1:
+        raise DeclarationError(f"{len(found)} paths: {', '.join(found)}", expected="one path", todo="name one")
+    return found[0]
+
+
+def _paths(named: Any) -> list[str]:
+    return [os.path.expanduser(each) for each in texts("a path", named)]
 
 
 def _source(named: Sources) -> str:
-    return _path(named) if isinstance(named, (str, os.PathLike)) else join_sources([_path(each) for each in named])
-
-
-def _vary(vary: Optional[Mapping[str, Iterable[Any]]]) -> list[str]:
-    # --vary takes a list without its brackets.
-    words = set_words({key: list(values) for key, values in (vary or {}).items()}, "--vary")
-    return [word.replace("=[", "=", 1)[:-1] if index % 2 else word for index, word in enumerate(words)]
+    return join_sources(_paths(named))
 
 
 def _read(folder: str, name: str) -> dict[str, Any]:

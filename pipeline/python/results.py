@@ -39,6 +39,9 @@ class RunResult:
     logs: str
     summary: Mapping[str, Any]
 
+    def __fspath__(self) -> str:
+        return self.logs
+
     @classmethod
     def of(cls, logs: Union[str, os.PathLike[str]]) -> RunResult:
         """Opens a finished run by its log folder, or by a pipeline's folder, for its latest run.

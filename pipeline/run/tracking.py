@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.installed import install_command
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.paths import is_address
@@ -49,7 +50,7 @@ def check_client(declaration: Declaration) -> None:
         raise DeclarationError(
             "tracking.mlflow: MLflow is not installed here",
             expected="its client, which logs the run at its end",
-            todo="pip install 'tfx-estimator[mlflow]', or --set tracking.mlflow=null",
+            todo=f"{install_command('mlflow')}, or --set tracking.mlflow=null",
         )
 
 

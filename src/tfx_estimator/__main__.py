@@ -205,6 +205,7 @@ def _require_tfx(verb: str) -> None:
     from importlib.util import find_spec
 
     from tfx_estimator.pipeline.base.errors import PipelineError
+    from tfx_estimator.pipeline.base.installed import install_command
     from tfx_estimator.pipeline.base.stack import stacks
 
     if find_spec("tfx") is None:
@@ -213,8 +214,7 @@ def _require_tfx(verb: str) -> None:
             f"{PROG} {verb} needs TFX, which is not installed here",
             expected=f"{stack.words} and their dependencies, on Python {stack.python_words} and a Linux with glibc "
             f"{stack.glibc[0]}.{stack.glibc[1]} or newer",
-            todo=f'pip install "tfx-estimator[{stack.extra}-locked]"; or the other stack, or a container, as in '
-            "docs/install.md",
+            todo=install_command(f"{stack.extra}-locked") + "; or the other stack, or a container: docs/install.md",
         )
 
 

@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -91,6 +92,18 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
         assert words[1:] == ["-m", "venv", ".venv"], "the tests do not know how to check this command"
         version = tuple(map(int, words[0].removeprefix("python").split(".")))
         assert any(stack.has_python(version) for stack in STACKS)
+
+
+def test_completion_is_written_into_a_fresh_home(tmp_path):
+    (block,) = [block.text for block in Page(ROOT / "docs" / "install.md").blocks if "shtab" in block.text]
+    for program in ("pip", "shtab"):
+        (tmp_path / program).write_text("#!/bin/sh\necho $*\n")
+        (tmp_path / program).chmod(0o755)
+    (home := tmp_path / "home").mkdir()
+    environment = {**os.environ, "HOME": str(home), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-e", "-c", block], check=True, env=environment, capture_output=True)
+    for file in (".local/share/bash-completion/completions/tfx-estimator", ".zfunc/_tfx-estimator"):
+        assert "make_parser" in (home / file).read_text()
 
 
 def check_ours(arguments: list[str], folder: Path) -> None:

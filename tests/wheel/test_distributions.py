@@ -60,12 +60,12 @@ def test_the_wheel_requires_only_what_the_declaration_needs(distributions):
     assert sorted(each.name for each in required if each.marker is None) == ["packaging", "pyyaml", "rich"]
 
 
-def test_the_declaration_needs_no_extra_and_other_commands_name_theirs(bare_environment, tmp_path):
+def test_the_declaration_needs_no_extra_and_other_commands_name_theirs(bare_environment, distributions, tmp_path):
     for words in (["validate", "mnist"], ["show", "digits"], ["schema"], ["compile", "--help"]):
         bare_environment.run("tfx-estimator", *words, cwd=tmp_path)
     for words in (["run", "digits"], ["compile", "digits", "--target", "vertex"], ["validate", "digits", "--deep"]):
         output = bare_environment.run("tfx-estimator", *words, cwd=tmp_path, code=6)
-        assert f'pip install "tfx-estimator[{HERE.extra}-locked]"' in output
+        assert f'pip install "{distributions.wheel}[{HERE.extra}-locked]"' in output
 
 
 def test_constraints_need_no_extra(bare_environment, tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
 import venv
 
 import pytest
-from PIL import Image, ImageDraw
 
 from tests.docs.pages import README
+from tests.root import ROOT
 from tests.stack import HERE
 from tests.wheel.conftest import Environment
 
@@ -38,14 +39,12 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
     (commands,) = [block.text for block in README.of("sh") if "pip wheel" in block.text]
     wheel, install, *ours = map(shlex.split, commands.splitlines())
     assert (wheel[:2], install[:2], len(ours)) == (["pip", "wheel"], ["pip", "install"], 2)
-    digit = Image.new("L", (28, 28))
-    ImageDraw.Draw(digit).line([(14, 3), (14, 24)], 255, 3)
-    digit.save(tmp_path / "digit.png")
+    shutil.copytree(ROOT / "examples" / "predict", tmp_path / "examples" / "predict")
     trained, predicted = (fresh.run(*words, cwd=tmp_path) for words in ours)
     assert "pushed model" in trained
     header, row, *_ = predicted.splitlines()
     assert header.startswith("file,class,score_0,")
-    assert row.startswith("digit.png,1,")
+    assert row.startswith("examples/predict/digit.png,5,")
 
 
 def test_pip_also_ends_without_the_lock_file(fresh, distributions, tmp_path):

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.installed import install_command
 from tfx_estimator.pipeline.base.stack.stacks import KERAS, choose_keras
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ def bring_back_estimator() -> ModuleType:
         raise PipelineError(
             f"tf.estimator cannot be brought back: {error}",
             expected="TensorFlow, tf_keras and tensorflow-estimator",
-            todo='pip install "tfx-estimator[estimator]", or the wheel of it with [estimator]',
+            todo=install_command("estimator"),
         ) from error
     if hasattr(tf, "estimator"):
         return tf.estimator

@@ -7,6 +7,7 @@ import functools
 import glob
 import importlib.util
 import os
+import platform
 import sys
 from typing import Optional
 
@@ -68,6 +69,10 @@ class Stack:
         """Returns True if it supports a version of Python."""
         return self.pythons[0] <= version[:2] <= self.pythons[1]
 
+    def has_glibc(self, version: str) -> bool:
+        """Returns True if a version of glibc is recent enough for its wheels."""
+        return tuple(int(part) for part in version.split(".") if part.isdigit()) >= self.glibc
+
 
 LEGACY = Stack(
     name="tfx1.15",
@@ -97,12 +102,13 @@ STACKS = (TODAY, LEGACY)
 
 @functools.lru_cache(maxsize=1)
 def current() -> Stack:
-    """Returns the stack of the installed TFX; without TFX, the one for this Python."""
+    """Returns the stack of the installed TFX; without TFX, one for this glibc, if possible also for this Python."""
     tfx = version_of("tfx")
     for stack in STACKS:
         if tfx is not None and tfx.startswith(stack.name.removeprefix("tfx")):
             return stack
-    return next((stack for stack in STACKS if stack.has_python(sys.version_info[:2])), TODAY)
+    possible = [stack for stack in STACKS if stack.has_glibc(platform.libc_ver()[1])] or [TODAY]
+    return next((stack for stack in possible if stack.has_python(sys.version_info[:2])), possible[0])
 
 
 def installed() -> Optional[Stack]:

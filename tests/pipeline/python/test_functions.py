@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import io
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
@@ -42,11 +45,115 @@ def test_an_override_has_the_value_that_it_has_in_python(value) -> None:
 
 
 def test_values_are_varied_as_they_are_in_python() -> None:
-    words = functions._vary({"trainer.seed": range(2), "optimizer.name": ("adam", "momentum")})
+    words = set_words({"trainer.seed": range(2), "optimizer.name": ("adam", "momentum")}, "--vary")
     assert words[::2] == ["--vary", "--vary"]
     found = [each.values for each in parse_variations(words[1::2])]
     assert [each["trainer.seed"] for each in found] == ["0", "0", "1", "1"]
     assert [each["trainer.optimizer.name"] for each in found] == ["adam", "momentum"] * 2
+
+
+KINDS = {
+    "numpy": np.float64(0.001),
+    "whole": np.int32(7),
+    "flag": np.bool_(True),
+    "path": Path("a.png"),
+    "bytes": b"a.png",
+    "array": np.zeros((2, 2)),
+    "names": np.array(["a", "b"]),
+    "series": pd.Series([1, 2]),
+    "range": range(2),
+    "generator": (each for each in "ab"),
+    "nested": [("a", Path("b")), ["c"]],
+    "mapping": {"a": np.int64(1)},
+    "none": None,
+    "text": "a=b,c",
+    "object": object(),
+    "number": 7,
+    "class": int,
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (np.logspace(-3, -2, 2)[0], 0.001),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        (np.bool_(False), False),
+        (np.str_("name"), "name"),
+        (Path("a/b"), "a/b"),
+        (np.arange(4).reshape(2, 2), [[0, 1], [2, 3]]),
+        (pd.Series([1, 2]), [1, 2]),
+        (range(2), [0, 1]),
+        ((each for each in (1, Path("c"))), [1, "c"]),
+        ({"a": {"b": np.float64(1.5)}}, {"a": {"b": 1.5}}),
+    ],
+)
+def test_values_of_other_libraries_are_those_of_the_declaration(value, plain) -> None:
+    (_, word) = set_words({"trainer.params.given": value})
+    found = read_yaml(word.partition("=")[2], "").value
+    assert (found, type(found)) == (plain, type(plain))
+
+
+def test_what_is_varied_and_set_may_be_as_on_the_command_line() -> None:
+    rates = np.logspace(-3, -2, 2)
+    found = parse_variations(set_words({"trainer.optimizer.learning_rate": rates}, "--vary")[1::2])
+    assert [float(each.values["trainer.optimizer.learning_rate"]) for each in found] == [0.001, 0.01]
+    found = parse_variations(set_words({"a": [[1, 2], [3]], "b": {"c": 1}, "d": 7, "e": "x,y"}, "--vary")[1::2])
+    assert [tuple(each.values[key] for key in "abde") for each in found] == [
+        (a, "{c: 1}", "7", e) for a in ("[1, 2]", "[3]") for e in ("x", "y")
+    ]
+    assert set_words("trainer.path=estimator,keras", "--vary") == ["--vary", "trainer.path=estimator,keras"]
+    assert set_words(["a=1", "b=2"]) == ["--set", "a=1", "--set", "b=2"]
+    assert tfx_estimator.validate("digits", "trainer.train_steps=7").declaration.trainer.train_steps == 7
+
+
+@pytest.mark.parametrize("verb", ["run", "compare", "bench", "predict", "validate"])
+def test_every_kind_of_argument_is_taken_or_refused_as_ours(monkeypatch, tmp_path, verb) -> None:
+    """The verb's process does not start, only the words of its command line are made."""
+    lines = []
+    monkeypatch.setattr(functions, "call", lambda words, progress: lines.append(words) or str(tmp_path))
+    monkeypatch.setattr(functions, "_read", lambda folder, name: {})
+    function, refused = getattr(tfx_estimator, verb), []
+    parameters = inspect.signature(function).parameters
+    for name, parameter in parameters.items():
+        if name == "deep":  # a flag that starts a process
+            continue
+        is_flag = isinstance(parameter.default, bool)
+        for kind, value in KINDS.items():
+            if is_flag and kind not in ("flag", "whole", "number", "none"):
+                continue
+            given = () if next(iter(parameters)) == name else ("digits",)
+            given, named = (
+                ((*given, value), {}) if parameter.kind is not parameter.KEYWORD_ONLY else (given, {name: value})
+            )
+            try:
+                with contextlib.suppress(FileNotFoundError):  # of predict, whose process has written no file
+                    function(*given, **named)
+            except tfx_estimator.TfxEstimatorError:
+                refused.append((name, kind))
+    assert all(isinstance(word, str) for words in lines for word in words)
+    first = next(iter(parameters))
+    assert {(first, "object"), (first, "array"), (first, "number")} <= {*refused}
+
+
+def test_lists_of_paths_and_texts_are_taken(monkeypatch, tmp_path) -> None:
+    lines = []
+    monkeypatch.setattr(functions, "call", lambda words, progress: lines.append(words) or str(tmp_path))
+    monkeypatch.setattr(functions, "_read", lambda folder, name: {})
+    result = tfx_estimator.RunResult("logs", {})
+    tfx_estimator.compare(["a", Path("b")], result, vary="trainer.path=estimator,keras")
+    assert lines[-1][:4] == ["compare", "a", "b", "logs"]
+    assert lines[-1][lines[-1].index("--vary") + 1] == "trainer.path=estimator,keras"
+    with contextlib.suppress(FileNotFoundError):
+        tfx_estimator.predict(result, ["a.png", Path("b")], "c", pixels=(0, 1))
+    assert "--pixels=0, 1" in lines[-1]
+    assert lines[-1][-5:] == ["--", "logs", "a.png", "b", "c"]
+    tfx_estimator.bench("a", "one_device,mirrored:2", paths=["keras"])
+    assert [lines[-1][lines[-1].index(each) + 1] for each in ("--strategies", "--paths")] == [
+        "one_device,mirrored:2",
+        "keras",
+    ]
 
 
 def test_validate_gives_the_declaration() -> None:

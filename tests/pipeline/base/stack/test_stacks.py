@@ -87,18 +87,22 @@ def fresh_stack() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("tfx", "python", "name"),
+    ("tfx", "python", "glibc", "name"),
     [
-        ("1.15.1", (3, 13), "tfx1.15"),
-        ("1.21.3", (3, 10), "tfx1.21"),
-        (None, (3, 10), "tfx1.15"),
-        (None, (3, 11), "tfx1.21"),
-        (None, (3, 13), "tfx1.21"),
-        (None, (3, 14), "tfx1.21"),
-        ("1.14.0", (3, 10), "tfx1.15"),
+        ("1.15.1", (3, 13), "2.41", "tfx1.15"),
+        ("1.21.3", (3, 10), "2.36", "tfx1.21"),
+        (None, (3, 10), "2.41", "tfx1.15"),
+        (None, (3, 11), "2.39", "tfx1.21"),
+        (None, (3, 13), "2.41", "tfx1.21"),
+        (None, (3, 14), "2.41", "tfx1.21"),
+        # Too old for the wheels of the one that has this Python; so another Python is needed.
+        (None, (3, 13), "2.36", "tfx1.15"),
+        (None, (3, 13), "", "tfx1.21"),
+        ("1.14.0", (3, 10), "2.36", "tfx1.15"),
     ],
 )
-def test_tfx_decides_and_without_it_python(monkeypatch, fresh_stack, tfx, python, name):
+def test_tfx_decides_and_without_it_the_machine(monkeypatch, fresh_stack, tfx, python, glibc, name):
+    monkeypatch.setattr(stacks.platform, "libc_ver", lambda: ("glibc", glibc))
     monkeypatch.setattr(stacks, "version_of", {"tfx": tfx}.get)
     monkeypatch.setattr(stacks.sys, "version_info", (*python, 1))
     assert stacks.current().name == name
