@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -36,8 +35,6 @@ from tfx_estimator.pipeline.config.data import DataSection
 
 # Prefix of a split's folder.
 _SPLIT = "Split-"
-# Suffix of a file with the labels in a shard.
-_SEEN = ".labels"
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
@@ -70,7 +67,6 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 fileio.makedirs(folder)
             self._write(data, [shard for each in shards.values() for shard in each], scratch)
             _check_files(shards)
-            absent = _absent(shards, scratch, source.info.label_names)
         except BaseException:
             for split in shards:
                 _remove(_split_uri(examples, split))
@@ -80,7 +76,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         examples.split_names = artifact_utils.encode_split_names(list(shards))
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
         counts = {split: sum(shard.size for shard in each) for split, each in shards.items()}
-        write_properties(examples, source.info, exec_properties[FINGERPRINT_KEY], counts, data.splits, absent)
+        write_properties(examples, source.info, exec_properties[FINGERPRINT_KEY], counts, data.splits)
         note(examples.mlmd_artifact, examples.type_name)
 
     def _write(self, data: DataSection, shards: list[Shard], scratch: str) -> None:
@@ -121,18 +117,6 @@ def _check_files(shards: dict[str, list[Shard]]) -> None:
             expected="every shard written",
             todo="use `beam: {runner: direct}`, or check the runner's logs",
         )
-
-
-def _absent(shards: Mapping[str, Sequence[Shard]], scratch: str, classes: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the classes that have no example, of each split that lacks some."""
-    found: dict[str, set[str]] = {}
-    for name in fileio.listdir(scratch):
-        if name.endswith(_SEEN):
-            with fileio.open(os.path.join(scratch, name)) as file:
-                found.update(json.loads(file.read()))
-    seen = {split: {label for shard in each for label in found[shard.path]} for split, each in shards.items()}
-    absent = {split: [name for label, name in enumerate(classes) if label not in each] for split, each in seen.items()}
-    return {split: names for split, names in absent.items() if names}
 
 
 def _remove(folder: str) -> None:
@@ -184,15 +168,11 @@ class WriteShard(beam.DoFn):
 
     def _write(self, shard: Shard, path: str) -> int:
         example, count = _Template(), 0
-        seen: set[int] = set()
         with tf.io.TFRecordWriter(path) as writer:
             for part in shard.ranges:
                 for image, label in self._source.read(part):
                     writer.write(example.fill(image.tobytes(), label))
                     count += 1
-                    seen.add(label)
-        with fileio.open(path + _SEEN, "w") as file:
-            file.write(json.dumps({shard.path: sorted(seen)}))
         if count != shard.size:
             raise DamagedDataError(
                 f"{shard.ranges} has {count:,} examples", expected=f"{shard.size:,}", todo="prepare the data set again"

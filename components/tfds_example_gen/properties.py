@@ -24,8 +24,6 @@ IMAGE_SHAPE = "image_shape"
 LABEL_NAMES = "label_names"
 # Expression of the split `test`, if declared.
 TEST = "test"
-# Split -> the classes without an example in it.
-ABSENT = "absent_classes"
 LICENCE = "licence"
 CITATION = "citation"
 
@@ -63,14 +61,9 @@ def num_examples(split: str) -> str:
 
 
 def write_properties(
-    examples: artifact.Artifact,
-    info: SourceInfo,
-    fingerprint: str,
-    counts: dict[str, int],
-    splits: Splits,
-    absent: dict[str, list[str]],
+    examples: artifact.Artifact, info: SourceInfo, fingerprint: str, counts: dict[str, int], splits: Splits
 ) -> None:
-    """Sets the properties of the data set, and the number of examples and the absent classes of each split."""
+    """Sets the properties of the data set, and the number of examples of each split."""
     values = {
         DATASET: info.name,
         VERSION: info.version,
@@ -80,8 +73,6 @@ def write_properties(
         LICENCE: info.licence,
         CITATION: info.citation,
     }
-    if absent:
-        values[ABSENT] = json.dumps(absent)
     if splits.test is not None:
         values[TEST] = splits.test
     for name, value in values.items():

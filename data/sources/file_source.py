@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import collections
 import dataclasses
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -127,7 +126,7 @@ class FileSource(ImageSource):
 def read_names(path: Any) -> list[str]:
     """Returns the classes in a file, one per line, without a byte order mark."""
     with reading(path), open_regular(path, TABLE_BYTES) as file:
-        lines = io.TextIOWrapper(file, "utf-8-sig").read().split("\n")
+        lines = file.read().decode("utf-8-sig").replace("\r", "\n").split("\n")
     names = [nfc(line.strip()) for line in lines if line.strip()]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)

@@ -40,6 +40,9 @@ class ImageFile:
     named_by: str = ""
 
 
+_Files = Mapping[str, Sequence[ImageFile]]
+
+
 class Contents(NamedTuple):
     """The images of each size (height, width), of each number of channels, and of each format."""
 
@@ -55,12 +58,7 @@ class ImageFilesSource(ImageSource):
     """
 
     def __init__(
-        self,
-        section: DataSection,
-        name: str,
-        label_names: Sequence[str],
-        splits: Mapping[str, Sequence[ImageFile]],
-        notes: Iterable[str],
+        self, section: DataSection, name: str, label_names: Sequence[str], splits: _Files, notes: Iterable[str]
     ) -> None:
         super().__init__(section)
         self._splits = {split: sorted(files, key=_shuffled) for split, files in splits.items()}
@@ -198,7 +196,7 @@ def _read_header(path: Any, length: int, mtime: float) -> tuple[int, int, int, s
     return read_header(path)
 
 
-def _find_repeated(splits: Mapping[str, Sequence[ImageFile]], hashes: Mapping[Any, bytes]) -> Iterator[str]:
+def _find_repeated(splits: _Files, hashes: Mapping[Any, bytes]) -> Iterator[str]:
     """Yields a note for images that are byte for byte in two splits, and for those in two classes."""
     first: dict[bytes, tuple[str, ImageFile]] = {}
     pairs: dict[str, list[tuple[ImageFile, ImageFile]]] = {}

@@ -70,7 +70,7 @@ def _open(section: DataSection) -> ImageSource:
 
 
 def _describe(source: ImageSource) -> Iterator[str]:
-    from tfx_estimator.pipeline.config.data import suggest_splits
+    from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
     from tfx_estimator.pipeline.config.yaml_text import inline
 
     names, section = source.info.label_names, source.section
@@ -83,11 +83,11 @@ def _describe(source: ImageSource) -> Iterator[str]:
     yield f"  {_contents(source)}"
     for note in source.notes():
         yield f"  note: {one_line(note)}"
-    yield f"data:\n  dataset: {inline(section.dataset)}"
+    yield "data:"
+    declared = {key: value for key, value in section.dict().items() if value != DataSection(dataset="").dict()[key]}
+    yield from (f"  {key}: {inline(value)}" for key, value in declared.items() if key != "splits")
     if sizes:
         yield f"  {suggest_splits(list(sizes), len(sizes) > 2)}"
-    if section.image_size:
-        yield f"  image_size: {inline(section.image_size)}"
 
 
 def _contents(source: ImageSource) -> str:

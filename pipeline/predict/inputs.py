@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.paths import is_address, is_table
 from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
-from tfx_estimator.pipeline.user_data.names import children, is_file, is_tool_file, is_visible, subfolders
+from tfx_estimator.pipeline.user_data.names import entries, is_file, is_tool_file, is_visible
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
@@ -74,12 +74,9 @@ class Inputs:
             if name == STDIN:
                 for line in self._lines:
                     if line := line.rstrip("\r\n"):
-                        yield from self._find(line)
+                        yield from _or_unread(line, self._look_at(line))
             else:
-                yield from self._find(name)
-
-    def _find(self, name: str) -> Iterator[Found]:
-        return _or_unread(name, self._look_at(name))
+                yield from _or_unread(name, self._look_at(name))
 
     def _look_at(self, name: str) -> Iterator[Found]:
         path = to_path(name)
@@ -100,15 +97,13 @@ class Inputs:
 
     def _walk(self, folder: Any, above: tuple[str, ...]) -> Iterator[Found]:
         """Yields a folder's files by name, then those of its subfolders; `above` holds its real ancestors."""
-        within = subfolders(folder)
-        inner = {child.name for child in within}
-        for path in children(folder):
-            if not is_tool_file(path.name) and path.name not in inner:
-                yield from _or_unread(str(path), self._file(path))
-        for child in within:
+        found = [(folder / name, is_folder) for name, is_folder in entries(folder) if not is_tool_file(name)]
+        for path in (path for path, is_folder in found if not is_folder):
+            yield from _or_unread(str(path), self._file(path))
+        for path in (path for path, is_folder in found if is_folder and is_visible(path.name)):
             # A symbolic link may lead back to an ancestor.
-            if is_visible(child.name) and (real := os.path.realpath(child)) not in above:
-                yield from _or_unread(str(child), self._walk(child, (*above, real)))
+            if (real := os.path.realpath(path)) not in above:
+                yield from _or_unread(str(path), self._walk(path, (*above, real)))
 
     def _file(self, path: Any) -> Iterator[Found]:
         name = str(path)

@@ -12,7 +12,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
 from tfx_estimator.components.baseline_resolver import DROPPED
-from tfx_estimator.components.tfds_example_gen.properties import ABSENT, DATASET, LABEL_NAMES, VERSION, num_examples
+from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, VERSION, num_examples
 from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.data.features import LABEL
@@ -45,9 +45,6 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
     examples = outputs.get((EXAMPLE_GEN, "examples"))
     if examples and any(run.node == EXAMPLE_GEN and run.state == "ran" for run in results.components):
         results.warnings += _reordered(folders.metadata, examples)
-    for split, names in json.loads(examples.properties.get(ABSENT, "{}") if examples else "{}").items():
-        what = f"split {split} has no example of {', '.join(names)}: what is measured of each class is nan there"
-        results.warnings.append(Warned(EXAMPLE_GEN, what))
     add_outputs(results, outputs)
 
 
@@ -141,6 +138,11 @@ def _read_evaluation(results: Summary, uri: str) -> None:
         if accuracy is not None:
             results.slices.setdefault(name, {})[value] = (accuracy, count)
         results.slice_metrics.setdefault(name, {})[value] = values
+    of_label = results.slice_metrics.get(LABEL)
+    absent = [name for label, name in enumerate(results.label_names) if of_label and str(label) not in of_label]
+    if absent:
+        what = f"the evaluated split has no example of {', '.join(absent)}: what is measured of each class is nan there"
+        results.warnings.append(Warned("Evaluator", what))
     if any(name.startswith("validations") for name in fileio.listdir(uri)):
         validation = tfma.load_validation_result(uri)
         results.reasons = list(read_reasons(validation, results.label_names))

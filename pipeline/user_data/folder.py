@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
@@ -72,7 +72,7 @@ def _walk(
     path: Any, name: str, above: tuple[str, ...], images: list[str], left: list[LeftOut], by_suffix: dict[str, bool]
 ) -> None:
     """Collects the names of images below a folder, and of what is left out."""
-    for entry, is_folder in _entries(path):
+    for entry, is_folder in names.entries(path):
         inner, before = name + entry, (len(images), len(left))
         if not names.is_visible(entry):
             left.append(LeftOut(inner, OF_TOOL if names.is_tool_file(entry) else _HIDDEN))
@@ -86,17 +86,6 @@ def _walk(
             images.append(inner)
         else:
             left.append(LeftOut(inner, _NO_IMAGE))
-
-
-def _entries(folder: Any) -> Iterator[tuple[str, bool]]:
-    """Yields the names in a folder, in order, and whether each is a folder's."""
-    if names.is_address(str(folder)):
-        for path in sorted(folder.iterdir()):
-            # Each question to a store takes as long as many answers of a disk.
-            yield path.name, not path.name.lower().endswith(SUFFIXES) and path.is_dir()
-        return
-    with os.scandir(folder) as entries:
-        yield from sorted((entry.name, names.is_folder(entry)) for entry in entries)
 
 
 def _is_image(folder: Any, name: str, by_suffix: dict[str, bool]) -> bool:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 def _run(folder, label_names) -> bytes:
     examples, schema = artifact("Examples"), artifact("Schema", folder)
     info = SourceInfo("tiny", "1.0.0", (4, 6, 3), label_names)
-    write_properties(examples, info, "fingerprint", {"train": 1}, Splits(), {})
+    write_properties(examples, info, "fingerprint", {"train": 1}, Splits())
     Executor().Do({"examples": [examples]}, {"schema": [schema]}, {})
     return (folder / "schema.pbtxt").read_bytes()
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from PIL import Image
 
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
+from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config.data import DataSection
 
@@ -74,3 +76,25 @@ def test_a_wrong_section_is_refused_in_terms_of_python(given, message, todo):
     assert todo in text
     for words in ("--set", "YAML", "the line", "indented"):
         assert words not in text
+
+
+def test_equal_images_in_training_and_evaluation_are_warned_of(tmp_path, caplog):
+    for number in range(20):
+        for name in ("a", "b"):
+            path = tmp_path / "pets" / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Two of each.
+            Image.new("L", (4, 4), number // 2 + 50 * (name == "b")).save(path)
+    with caplog.at_level("WARNING"):
+        TfdsExampleGen({"dataset": str(tmp_path / "pets"), "splits": {"train": "train[:50%]", "eval": "train[50%:]"}})
+    (warned,) = (record.getMessage() for record in caplog.records if "byte for byte" in record.getMessage())
+    count, _, total = warned.partition(" of the 20 images of train[50%:] are also in train[:50%], ")
+    assert total
+    first, second = ([image.tobytes() for image in part] for part in _halves(str(tmp_path / "pets")))
+    assert int(count) == sum(image in first for image in second) > 0
+
+
+def _halves(dataset):
+    source = open_source(DataSection(dataset=dataset))
+    for expression in ("train[:50%]", "train[50%:]"):
+        yield [image for part in source.resolve(expression) for image, _ in source.read(part)]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from PIL import Image
 from tfx.types import standard_artifacts
 
 from tfx_estimator.components.tfds_example_gen import executor, properties
@@ -82,19 +81,6 @@ def test_files_and_properties(written):
     assert properties.label_names(written) == tuple("0123456789")
     assert written.get_int_custom_property("num_examples_train") == 2000
     assert written.get_int_custom_property("num_examples_eval") == 300
-
-
-def test_the_classes_that_a_split_lacks_are_recorded(written, tmp_path):
-    assert not written.has_custom_property("absent_classes")
-    for number in range(30):
-        file = tmp_path / "pets" / "abc"[number % 3] / f"{number}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (2, 2), number).save(file)
-    splits = {"train": "train[:20]", "eval": "train[20:22]"}
-    examples = _run(tmp_path / "examples", DataSection(dataset=str(tmp_path / "pets"), splits=splits))
-    held = {label for _, label in _examples(tmp_path / "examples" / "Split-eval")}
-    expected = {"eval": [name for label, name in enumerate("abc") if label not in held]}
-    assert json.loads(examples.get_string_custom_property("absent_classes")) == expected
 
 
 def test_a_third_split_is_written_next_to_the_others(real_data_dir, tmp_path, written):

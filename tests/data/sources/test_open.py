@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.data.sizes import opened, split_sizes
+from tests.data.sources.conftest import write_idx
 from tfx_estimator.data.sources import ExampleRange, tfds_lookup
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 
@@ -156,3 +158,15 @@ def test_a_data_set_of_another_kind_is_refused(data_dir, dataset, text):
     with pytest.raises(DataError) as caught:
         _ = opened(dataset, data_dir=str(data_dir)).info
     assert text in caught.value.what
+
+
+def test_one_class_of_any_source_is_refused_at_once(tmp_path, make_builder, data_dir):
+    write_idx(tmp_path / "train-images-idx3-ubyte", np.zeros((6, 5, 4), np.uint8))
+    write_idx(tmp_path / "train-labels-idx1-ubyte", np.zeros(6, np.uint8))
+    own = make_builder(
+        features='{"image": tfds.features.Image(shape=(4, 6, 3)), "label": tfds.features.ClassLabel(num_classes=1)}',
+        example='{"image": np.zeros((4, 6, 3), np.uint8), "label": 0}',
+    )
+    for dataset, changes in ((tmp_path, {}), (own, {"data_dir": str(data_dir)})):
+        with pytest.raises(DataError, match="has one class only: 0"):
+            _ = opened(dataset, **changes).info

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,15 +25,13 @@ def warned(tmp_path):
 
     from tfx_estimator.pipeline.run.results import collect
 
-    def run(*classes: list[str], state: str = "ran", **properties: str) -> list[str]:
+    def run(*classes: list[str], state: str = "ran") -> list[str]:
         folders = PipelineFolders(str(tmp_path / str(len(os.listdir(tmp_path)))), "numbers")
         folders.make_logs()
         with metadata.Metadata(metadata.sqlite_metadata_connection_config(folders.metadata)) as handle:
             kind = handle.store.put_execution_type(mlmd.ExecutionType(name="TfdsExampleGen"))
             for names in classes:
-                examples = artifact(
-                    "Examples", dataset="numbers", label_names=json.dumps(names), version="", **properties
-                )
+                examples = artifact("Examples", dataset="numbers", label_names=json.dumps(names), version="")
                 examples.split_names = "[]"
                 examples.type_id = handle.store.put_artifact_type(examples.artifact_type)
                 (made,) = handle.store.put_artifacts([examples.mlmd_artifact])
@@ -56,10 +56,21 @@ def test_a_changed_order_of_the_classes_is_warned_of_once(warned):
     assert warned(["a", "c"], ["a", "b", "c"]) == []
 
 
-@pytest.mark.parametrize("state", ["ran", "cached"])
-def test_a_split_without_a_class_is_warned_of_in_each_run(warned, state):
-    (warning,) = warned(["a", "b", "c"], state=state, absent_classes=json.dumps({"eval": ["b", "c"]}))
-    assert "split eval has no example of b, c" in warning
+@pytest.mark.parametrize(
+    ("labels", "absent"), [((0, 1, 2), []), ((0,), ["b, c"]), ((), [])], ids=["all", "one", "no slices by label"]
+)
+def test_a_class_without_an_evaluated_example_is_warned_of(tmp_path, monkeypatch, labels, absent):
+    import tensorflow_model_analysis as tfma
+
+    from tfx_estimator.pipeline.report.artifacts import Output
+    from tfx_estimator.pipeline.run.results import add_outputs
+
+    metrics = {"": {"": {"example_count": {"doubleValue": 4.0}}}}
+    found = [((), metrics), *(((("label", label),), metrics) for label in labels)]
+    monkeypatch.setattr(tfma, "load_eval_result", lambda uri: SimpleNamespace(slicing_metrics=found))
+    results = Summary("d.yaml", label_names=("a", "b", "c"))
+    add_outputs(results, {("Evaluator", "evaluation"): Output(str(tmp_path), {})})
+    assert [re.search("no example of (.*):", str(each))[1] for each in results.warnings] == absent
 
 
 def test_artifacts_reported_by_a_service_give_the_same_results_as_ml_metadata():

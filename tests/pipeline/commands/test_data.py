@@ -1,0 +1,89 @@
+"""`data`: tables, files of records, names and declarations; folders of images are in tests/pipeline/user_data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from tests.data.sizes import opened
+from tests.data.sources.conftest import write_idx
+from tests.folders import write_files
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def shown(capsys):
+    def show(*arguments: object) -> tuple[str, dict]:
+        assert main(["data", *map(str, arguments)]) == 0
+        output = capsys.readouterr().out
+        return output, yaml.safe_load(output[output.index("data:\n") :])["data"]
+
+    return show
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """A table of grey and coloured images in two splits."""
+    rows = ["image,label,split"]
+    for number in range(12):
+        name = f"{number}.jpg"
+        Image.new("RGB" if number % 3 else "L", (6, 4), number).save(tmp_path / name)
+        rows.append(f"{name},{'cat' if number % 2 else 'dog'},{'train' if number < 8 else 'val'}")
+    return write_files(tmp_path, {"pets.csv": "\n".join(rows)}) / "pets.csv"
+
+
+def test_a_table(shown, pets):
+    output, section = shown(pets)
+    assert output.startswith(f"table of images: {pets}\n  2 classes: cat, dog\n")
+    assert "split train: 8 examples; cat: 4, dog: 4\n" in output
+    assert "  12 4 x 6; 8 in colour, 4 grey; 12 JPEG\n" in output
+    source = opened(**section)
+    assert {split: sum(len(part) for part in parts) for split, parts in source.resolve_disjoint().items()} == {
+        "train": 8,
+        "eval": 4,
+    }
+
+
+def test_idx_files(shown, tmp_path):
+    for prefix, count in (("train", 30), ("t10k", 10)):
+        write_idx(tmp_path / f"{prefix}-images-idx3-ubyte.gz", np.zeros((count, 5, 4), np.uint8))
+        write_idx(tmp_path / f"{prefix}-labels-idx1-ubyte.gz", (np.arange(count) % 3).astype(np.uint8))
+    output, section = shown(tmp_path)
+    assert output.startswith(f"IDX files: {tmp_path}\n  3 classes: 0, 1, 2\n")
+    assert "split train: 30 examples; 0: 10, 1: 10, 2: 10\n" in output
+    assert "split test: 10 examples; 0: 4, 1: 3, 2: 3\n" in output
+    assert set(opened(**section).resolve_disjoint()) == {"train", "eval"}
+
+
+def test_a_prepared_data_set_and_a_preset(shown, real_data_dir):
+    output, section = shown(f"{real_data_dir}/mnist")
+    assert "split train: 60,000 examples\n" in output
+    assert set(opened(**section).resolve_disjoint()) == {"train", "eval"}
+    output, section = shown("digits")
+    assert "10 classes: 0, 1, 2" in output
+    assert section["dataset"] == "digits"
+
+
+def test_a_declaration_whose_splits_are_wrong(shown, pets, tmp_path):
+    write_files(tmp_path, {"mine.yaml": "name: mine\ndata: {dataset: pets.csv, splits: {train: trian}, channels: 1}"})
+    _, section = shown(tmp_path / "mine.yaml")
+    assert section == {"dataset": str(pets), "splits": {"train": "train", "eval": "val"}, "channels": 1}
+
+
+def test_a_name_that_is_nothing_is_refused(tmp_path):
+    assert main(["data", str(tmp_path / "nowhere")]) == DeclarationError.exit_code
+    assert main(["data", str(tmp_path / "nowhere.csv")]) == DataError.exit_code
+
+
+def test_images_and_tables_are_shown_without_tensorflow(pets):
+    code = f"import sys; from tfx_estimator.__main__ import main; main(['data', {str(pets)!r}]); "
+    code += "sys.exit(bool({'tensorflow', 'tensorflow_datasets', 'tfx'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
