@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import itertools
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
