@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.user_data.formats import SUFFIXES
 from tfx_estimator.pipeline.user_data.names import TRAIN, is_split, nfc, role
 from tfx_estimator.pipeline.user_data.reading import (
     IMAGES,
-    OF_TOOL,
-    LeftOut,
     Reading,
     find_classes,
     refuse_classes,
@@ -30,7 +28,7 @@ _FORMS = (
 )
 _SHOWN = 8
 _HIDDEN, _NO_IMAGE, _NO_CLASS, _EMPTY = "hidden", "no image", "in no folder of a class", "without an image"
-# Of images, by the folder that each is in: names relative to that.
+# Names, by the folder that each is in, and relative to it; or by the reason.
 _Groups = dict[str, list[str]]
 
 
@@ -43,7 +41,7 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
         declared: Names that are those of splits, whatever they are.
     """
     images: list[str] = []
-    left_out: list[LeftOut] = []
+    left_out: _Groups = {}
     _walk(folder, "", (os.path.realpath(folder),), images, left_out, {})
     top = _unwrapped(folder.name, "", images)
     # Folders named as splits alone, with images themselves, are no classes.
@@ -56,7 +54,8 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     tops = {image.partition("/")[0] for image in used}
     unused = (image for image in images if image not in used)
     counts = collections.Counter(first if (first := each.partition("/")[0]) not in tops else each for each in unused)
-    left_out += (LeftOut(name, _NO_CLASS, count) for name, count in counts.items())
+    if counts:
+        left_out[_NO_CLASS] = [f"{name} ({count:,} images)" if count > 1 else name for name, count in counts.items()]
     return Reading(
         layout=IMAGES,
         place=folder,
@@ -69,23 +68,24 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
 
 
 def _walk(
-    path: Any, name: str, above: tuple[str, ...], images: list[str], left: list[LeftOut], by_suffix: dict[str, bool]
+    path: Any, name: str, above: tuple[str, ...], images: list[str], left_out: _Groups, by_suffix: dict[str, bool]
 ) -> None:
-    """Collects the names of images below a folder, and of what is left out."""
+    """Collects the names of images below a folder, and of what is left out, by the reason."""
     for entry, is_folder in names.entries(path):
-        inner, before = name + entry, (len(images), len(left))
-        if not names.is_visible(entry):
-            left.append(LeftOut(inner, OF_TOOL if names.is_tool_file(entry) else _HIDDEN))
-        elif is_folder:
+        inner, why, below, count = name + entry, "", _Groups(), len(images)
+        if is_folder and names.is_visible(entry):
             # A symbolic link may lead back to an ancestor.
             if (real := os.path.realpath(path / entry)) not in above:
-                _walk(path / entry, f"{inner}/", (*above, real), images, left, by_suffix)
-            if len(images) == before[0]:
-                left[before[1] :] = [LeftOut(inner, _EMPTY)]
+                _walk(path / entry, f"{inner}/", (*above, real), images, below, by_suffix)
+            why = _EMPTY if len(images) == count else ""
+        elif not names.is_visible(entry):
+            why = "" if names.is_tool_file(entry) else _HIDDEN
         elif _is_image(path, entry, by_suffix):
             images.append(inner)
         else:
-            left.append(LeftOut(inner, _NO_IMAGE))
+            why = _NO_IMAGE
+        for reason, found in ({why: [inner]} if why else below).items():
+            left_out.setdefault(reason, []).extend(found)
 
 
 def _is_image(folder: Any, name: str, by_suffix: dict[str, bool]) -> bool:
@@ -136,7 +136,7 @@ def _find_splits(top: tuple[str, _Groups], declared: Collection[str]) -> dict[st
 
 
 def _refuse(
-    folder: Any, left_out: Iterable[LeftOut], top: tuple[str, _Groups], files: Mapping[str, _Groups]
+    folder: Any, left_out: _Groups, top: tuple[str, _Groups], files: Mapping[str, _Groups]
 ) -> Optional[DataError]:
     """Returns why this is no data set to train with."""
     classes = find_classes(files)
@@ -144,7 +144,7 @@ def _refuse(
         return refuse_one_class(folder, classes, f"set data.dataset to {folder / top[0] / classes[0]}")
     if classes:
         return refuse_classes(files, folder)
-    held = [str(each) for each in left_out if each.why != OF_TOOL]
+    held = [name for each in left_out.values() for name in each]
     shown = ", ".join(held[:_SHOWN]) + (", ..." if held[_SHOWN:] else "")
     return DataNotFoundError(
         one_line(f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}"),

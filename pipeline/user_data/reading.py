@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -17,21 +16,7 @@ TABLE = "table of images"
 IDX = "IDX files"
 CIFAR = "CIFAR binary batches"
 TFDS = "prepared TFDS data set"
-# Why something is left out.
-OF_TOOL = "of a tool"
 _SHOWN = 8
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A file or folder that is not read: its name in the data set, and how many images are in it."""
-
-    name: str
-    why: str
-    images: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.images:,} images)" if self.images > 1 else self.name
 
 
 @dataclass(frozen=True)
@@ -44,7 +29,7 @@ class Reading:
         classes: In the order of their labels.
         files: Split -> class -> names of images, relative to the split's folder.
         folders: Split -> its folder.
-        left_out: What is not read, and why.
+        left_out: Why -> names of files and folders that are not read, other than those of tools.
         refusal: Why no source can read it.
     """
 
@@ -53,7 +38,7 @@ class Reading:
     classes: Sequence[str] = ()
     files: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     folders: Mapping[str, Any] = field(default_factory=dict)
-    left_out: Sequence[LeftOut] = ()
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refusal: Optional[DataError] = None
 
     @property
@@ -62,12 +47,10 @@ class Reading:
         return list(self.files)
 
     def notes(self) -> Iterator[str]:
-        """Yields what is left out, unless a tool has left it there."""
-        for why, group in itertools.groupby(sorted(self.left_out, key=lambda each: each.why), lambda each: each.why):
-            names = list(map(str, group))
-            more = f", and {len(names) - _SHOWN:,} more" if names[_SHOWN:] else ""
-            if why != OF_TOOL:
-                yield f"left out ({why}): {', '.join(names[:_SHOWN])}{more} of {self.place}"
+        """Yields what is left out, and why."""
+        for why, found in sorted(self.left_out.items()):
+            more = f", and {len(found) - _SHOWN:,} more" if found[_SHOWN:] else ""
+            yield f"left out ({why}): {', '.join(found[:_SHOWN])}{more} of {self.place}"
 
 
 def find_classes(found: Mapping[str, Any]) -> list[str]:

@@ -44,10 +44,10 @@ def test_a_wrong_declaration_ends_with_2_and_names_every_error(workdir, declare)
     assert not (workdir.path / "bad").exists()
 
 
-def test_an_unknown_data_set_ends_with_3(forked, declare):
-    output = forked.run(declare(data={"dataset": "mnits"}), code=3)
-    assert "mnits" in output
-    assert "mnist" in output
+def test_an_unknown_config_of_a_data_set_ends_with_3(forked, declare):
+    output = forked.run(declare(data={"dataset": "emnist/lettres"}), code=3)
+    assert "no config 'lettres'" in output
+    assert "letters" in output
 
 
 def test_a_file_found_damaged_in_a_worker_is_named_and_leaves_no_artifact(forked, declare, tmp_path):

@@ -128,7 +128,7 @@ def test_what_is_read_and_what_is_left_out(tmp_path, tree):
     assert found.refusal is None
     counts = {split: {name: len(each.get(name, ())) for name in found.classes} for split, each in found.files.items()}
     assert dict(sorted(counts.items())) == expected
-    assert sorted(str(each) for each in found.left_out if each.why != "of a tool") == list(left_out)
+    assert sorted(name for each in found.left_out.values() for name in each) == list(left_out)
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -212,7 +212,7 @@ def test_of_files_by_another_suffix_one_is_opened(tmp_path):
     suffixes["cat"] |= {f"{n}.txt": "a" for n in range(3)}
     found = read_folder(_grow(tmp_path, suffixes))
     assert {name: len(each) for name, each in found.files["train"].items()} == {"cat": 3, "dog": 4}
-    assert [each.name for each in found.left_out] == [f"cat/{n}.txt" for n in range(3)]
+    assert found.left_out == {"no image": [f"cat/{n}.txt" for n in range(3)]}
 
 
 def test_ten_thousand_images_are_listed_within_a_second(tmp_path):
