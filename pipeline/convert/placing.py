@@ -14,7 +14,7 @@ from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.precision import stored
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.guide import Guide
-from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Tensor
+from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Reader, Tensor
 
 # Rules that find a place, by their names in mapping.json.
 _SAME, _SCOPE, _OF_WEIGHT = "same name", "name without the network's scope", "slot of the weight"
@@ -132,7 +132,7 @@ def unplaced(tensors: Iterable[Tensor], guide: Guide) -> list[dict[str, Any]]:
     return found
 
 
-def fill(placed: Iterable[Placed], reader: tf.train.CheckpointReader) -> None:
+def fill(placed: Iterable[Placed], reader: Reader) -> None:
     """Assigns each variable its tensor's value."""
     for each in placed:
         each.variable.assign(tf.cast(reader.get_tensor(each.tensor.name), each.variable.dtype))

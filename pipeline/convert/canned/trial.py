@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.convert.canned.head import CLASSES, REGRESSION
 from tfx_estimator.pipeline.convert.canned.session import Batch
-from tfx_estimator.pipeline.convert.differences import MOST, Step, difference
-from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
+from tfx_estimator.pipeline.convert.differences import MOST, Steps, difference
+from tfx_estimator.pipeline.convert.draws import Draws
 from tfx_estimator.pipeline.convert.written import load
 
 
@@ -24,14 +24,15 @@ class Moved:
 
     Args:
         before: Its value in the checkpoint.
-        after: Its value after the Estimator's next step.
+        after: Its value after the Estimator's next steps.
+        rounded: See `Steps.add`.
     """
 
     place: str
     kind: str
-    slot: str
     before: np.ndarray
     after: np.ndarray
+    rounded: float
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,16 @@ class Trial:
     Args:
         folder: With network.py, vocabularies and weights.
         head: Kind of the head.
-        draws: True if training the network is random.
-        batch: Batch of the Estimator's next step.
+        batches: Batches of the Estimator's next steps.
+        losses: Their losses.
+        draws: Random operations of a step.
     """
 
     folder: str
     head: str
-    draws: bool
-    batch: Batch
+    batches: list[Batch]
+    losses: list[float]
+    draws: int
 
 
 def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[Moved]) -> dict[str, Any]:
@@ -68,24 +71,18 @@ def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: It
         worst = max(worst, difference(old, new))
         classes += _differing_classes(trial.head, old, new)
         examples += len(old)
-    result: dict[str, Any] = {"examples": examples, "logits": worst, "classes": classes}
-    result |= {"next_step": {}, "parts": {}, "chance": []}
-    if trial.draws:
-        result["chance"] = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
-        return result
-    tf.function(model.train_step)(module.prepare(trial.batch.tensors(), trial.batch.label()))
+    train_step, draws, losses, steps = tf.function(model.train_step), Draws(), [], Steps()
+    with draws.fixed():
+        for draws.step, batch in enumerate(trial.batches):
+            draws.begin()
+            model.mean_loss.reset_state()
+            losses.append(float(train_step(module.prepare(batch.tensors(), batch.label()))["loss"]))
     found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
-    trained = {id(variable) for _, variables in model.trained() for variable in variables}
-    step = Step()
     for each in moved:
-        variable = found[each.place]
-        part = "linear" if each.place.startswith("linear_") else "deep"
-        group = f"trained {part}" if id(variable) in trained else "other"
-        group = f"{each.slot} of {part}" if each.kind == SLOT else group
-        step.add(each.kind, group, each.before, each.after, np.asarray(variable))
-    # The global step is a counter, which is either equal or not.
-    parts = {kind: part for kind, part in step.parts.items() if kind != STEP}
-    return {**result, "next_step": dict(step.largest), "parts": parts}
+        variable = np.asarray(found[each.place])
+        steps.add(each.kind, each.place, each.before, each.after, variable, rounded=each.rounded)
+    made = {"examples": examples, "logits": worst, "classes": classes, **steps.to_dict(trial.losses, losses)}
+    return {**made, "draws": {"estimator": trial.draws, "keras": draws.count}}
 
 
 def _save(module: ModuleType, model: Any, file: str) -> None:
