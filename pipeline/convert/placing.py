@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import tensorflow as tf
 
@@ -38,6 +38,7 @@ class Placed:
     place: str
     variable: tf.Variable
     rule: str
+    factor: ClassVar[float] = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns its entry in mapping.json."""

@@ -16,10 +16,10 @@ from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.user_models.keras_model import LOGITS, PROBABILITIES
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.convert.differences import MOST, MOST_OF_STEPS, Steps, difference
+from tfx_estimator.pipeline.convert.differences import MOST, MOST_OF_STEPS, difference
 from tfx_estimator.pipeline.convert.draws import Draws
 from tfx_estimator.pipeline.convert.placing import Placed
-from tfx_estimator.pipeline.convert.steps import STEPS, Trained, opened, train
+from tfx_estimator.pipeline.convert.steps import STEPS, Trained, compare, opened, train
 from tfx_estimator.pipeline.convert.tensors import Reader
 from tfx_estimator.pipeline.convert.training_graph import Training, look
 
@@ -36,8 +36,11 @@ class Proof:
         logits: Largest difference of the logits, relative to the largest logit if that exceeds 1, from the Estimator
             and, if there is one, from the exported model. Of the probabilities if a model_fn returns only those.
         classes: Examples whose predicted class differs.
-        next_steps: Largest difference after more steps, by the kind of tensor; and of their losses.
-        wrong, rounding: See `differences.Steps`.
+        next_steps: Largest difference after more steps, by the kind of tensor, relative to what these changed; and of
+            their losses.
+        wrong: The same of each tensor that differs by more than rounding explains.
+        rounding: Tensors that rounding alone moves, such as a bias before a normalisation: Adam divides a gradient by
+            its own size. They are not compared.
         draws: Number of random operations in a step, on each side; they draw the same numbers for the proof.
         served: Weights that the Estimator serves with other values than it trains, such as moving averages.
         compared: The compared output of the model_fn: `logits` or `probabilities`.
@@ -199,16 +202,10 @@ def compare_steps(
     Args:
         reader: Reader of the checkpoint.
     """
-    trained, losses = answers.trained, []
-    train_step, draws, steps = tf.function(model.train_step), Draws(), Steps()
-    with draws.fixed():
-        for draws.step, batch in enumerate(next_batches(answers.batches.declared)):
-            draws.begin()
-            losses.append(float(train_step(batch)["loss"]))
-    for each, before, old, rounded in trained.tensors(placed, reader):
-        steps.add(each.tensor.kind, each.place, before, old, each.variable.numpy(), rounded=rounded)
-    number = {"estimator": trained.draws, "keras": draws.count}
-    return dataclasses.replace(proof, **steps.to_dict(trained.losses, losses), draws=number)
+    train_step, variables = tf.function(model.train_step), {each.place: each.variable for each in placed}
+    moved, batches = answers.trained.tensors(placed, reader), next_batches(answers.batches.declared)
+    found = compare(answers.trained, moved, lambda batch: train_step(batch)["loss"], batches, variables)
+    return dataclasses.replace(proof, **found)
 
 
 def _scores(spec: tf.estimator.EstimatorSpec) -> dict[str, tf.Tensor]:

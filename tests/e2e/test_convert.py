@@ -33,7 +33,7 @@ def test_a_run_continues_in_keras_from_its_last_step(digits_run, forks, tmp_path
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert set(proof["logits"]) == {"estimator", "exported model"}
-    assert max(proof["next_step"].values()) <= 1e-6
+    assert max(proof["next_steps"].values()) <= 1e-6
     step, declaration = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
     assert f"continue by   tfx-estimator run {declaration}" in forks.output
     assert yaml.safe_load((converted / "new.yaml").read_text())["trainer"]["train_steps"] == 2 * step == 1200
@@ -171,7 +171,7 @@ def test_a_model_fn_like_tensorflows_continues(forks, tmp_path, name):
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["compared"], proof["chance"]) == (compared, chance)
     assert max(proof["logits"].values()) <= 1e-6
-    assert max(proof["next_step"].values(), default=0.0) <= 1e-6
+    assert max(proof["next_steps"].values(), default=0.0) <= 1e-6
     estimator, keras = _areas(workdir.path / "old" / "artifacts", converted / "model.keras")
     print(f"{name}: {proof['logits']}, {proof['next_step']}, AUC {estimator:.6f} {keras - estimator:+.1e}")
     assert estimator > 0.6
@@ -285,7 +285,7 @@ def test_a_completed_run_is_converted_to_keras_3_in_a_fresh_process(digits_run, 
     assert proof["holds"]
     assert proof["examples"] == 1438
     assert set(proof["logits"]) == {"estimator", "exported model", "keras 3"}
-    assert {"weight of keras 3", "slot of keras 3"} <= set(proof["next_step"])
+    assert {"weight of keras 3", "slot of keras 3"} <= set(proof["next_steps"])
     compile((converted / "training.py").read_text(), "training.py", "exec")
 
 

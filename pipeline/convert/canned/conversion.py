@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -85,8 +84,9 @@ def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converte
             mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
             write_json(os.path.join(draft, "mapping.json"), mapping)
             compare = keras3.compare if is_keras_3 else trial.compare
-            compared = trial.Trial(draft, canned.head.kind, batches, after.losses, after.draws)
-            result = compare(compared, answers, _moved(reader, placed, after))
+            compared = trial.Trial(draft, canned.head.kind, batches, after)
+            held = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
+            result = compare(compared, answers, after.tensors(held, reader))
         proof = Proof(**{**result, "logits": {"estimator": result["logits"]}})
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         function = run_fn.Written()
@@ -112,10 +112,3 @@ def _write(folder: str, written: writing.Written, placed: list[Placed], reader: 
 
 def _vocabularies(written: writing.Written) -> dict[str, str]:
     return {name: "".join(f"{word}\n" for word in words) for name, words in written.files.items()}
-
-
-def _moved(reader: Reader, placed: list[Placed], after: steps.Trained) -> Iterator[trial.Moved]:
-    """Yields the model's tensors before and after the next steps."""
-    own = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
-    for each, before, then, rounded in after.tensors(own, reader):
-        yield trial.Moved(each.place, each.tensor.kind, before * each.factor, then * each.factor, rounded)

@@ -11,28 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfx_estimator.pipeline.convert import steps
 from tfx_estimator.pipeline.convert.canned.head import CLASSES, REGRESSION
 from tfx_estimator.pipeline.convert.canned.session import Batch
-from tfx_estimator.pipeline.convert.differences import MOST, Steps, difference
-from tfx_estimator.pipeline.convert.draws import Draws
+from tfx_estimator.pipeline.convert.differences import MOST, difference
 from tfx_estimator.pipeline.convert.written import load
-
-
-@dataclass(frozen=True)
-class Moved:
-    """A tensor of the checkpoint that the model has as well.
-
-    Args:
-        before: Its value in the checkpoint.
-        after: Its value after the Estimator's next steps.
-        rounded: See `Steps.add`.
-    """
-
-    place: str
-    kind: str
-    before: np.ndarray
-    after: np.ndarray
-    rounded: float
 
 
 @dataclass(frozen=True)
@@ -43,18 +26,16 @@ class Trial:
         folder: With network.py, vocabularies and weights.
         head: Kind of the head.
         batches: Batches of the Estimator's next steps.
-        losses: Their losses.
-        draws: Random operations of a step.
+        trained: The Estimator after these.
     """
 
     folder: str
     head: str
     batches: list[Batch]
-    losses: list[float]
-    draws: int
+    trained: steps.Trained
 
 
-def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[Moved]) -> dict[str, Any]:
+def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[steps.Moved]) -> dict[str, Any]:
     """Writes model.keras, and returns the fields of a `Proof`.
 
     Args:
@@ -71,18 +52,15 @@ def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: It
         worst = max(worst, difference(old, new))
         classes += _differing_classes(trial.head, old, new)
         examples += len(old)
-    train_step, draws, losses, steps = tf.function(model.train_step), Draws(), [], Steps()
-    with draws.fixed():
-        for draws.step, batch in enumerate(trial.batches):
-            draws.begin()
-            model.mean_loss.reset_state()
-            losses.append(float(train_step(module.prepare(batch.tensors(), batch.label()))["loss"]))
-    found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
-    for each in moved:
-        variable = np.asarray(found[each.place])
-        steps.add(each.kind, each.place, each.before, each.after, variable, rounded=each.rounded)
-    made = {"examples": examples, "logits": worst, "classes": classes, **steps.to_dict(trial.losses, losses)}
-    return {**made, "draws": {"estimator": trial.draws, "keras": draws.count}}
+    train_step = tf.function(model.train_step)
+
+    def train(batch: Batch) -> Any:
+        model.mean_loss.reset_state()
+        return train_step(module.prepare(batch.tensors(), batch.label()))["loss"]
+
+    variables = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
+    compared = steps.compare(trial.trained, moved, train, trial.batches, variables)
+    return {"examples": examples, "logits": worst, "classes": classes, **compared}
 
 
 def _save(module: ModuleType, model: Any, file: str) -> None:

@@ -99,7 +99,7 @@ def to_keras3(
             classes=max(proof.classes, result["classes"]),
             next_steps=moved,
             wrong=wrong,
-            draws={**proof.draws, _NAME: result["draws"]},
+            draws={**proof.draws, _NAME: result["draws"]["keras"]},
         ),
         {**result["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
     )
@@ -173,7 +173,7 @@ def _request(folder: str, model: KerasClassifier, answers: Answers, settings: Se
         **section.loss_options,
         "evaluated": len(answers.batches),
         "compared": answers.compared,
-        "losses": answers.trained.losses,
+        "trained": dataclasses.asdict(answers.trained),
     }
 
 
@@ -194,9 +194,10 @@ def _normalises_parts(model: KerasClassifier) -> bool:
 
 
 def _arrays(placed: Sequence[Placed], answers: Answers, reader: Reader) -> Iterator[tuple[str, np.ndarray]]:
-    for each, _, after, rounded in answers.trained.tensors(placed, reader):
-        yield f"after/{each.place}", after
-        yield f"rounded/{each.place}", np.asarray(rounded)
+    for _, place, _, after, rounded in answers.trained.tensors(placed, reader):
+        yield f"after/{place}", after
+        yield f"rounded/{place}", np.asarray(rounded)
+    for each in placed:
         if each.tensor.name in answers.served:
             yield f"served/{each.place}", answers.served[each.tensor.name]
     for number, (features, labels) in enumerate(next_batches(answers.batches.declared)):

@@ -22,11 +22,11 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError, to_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.convert.differences import Steps, difference
-from tfx_estimator.pipeline.convert.draws import Draws
+from tfx_estimator.pipeline.convert.differences import difference
 from tfx_estimator.pipeline.convert.keras3 import networks
 from tfx_estimator.pipeline.convert.keras3.filling import Slots, Weights
 from tfx_estimator.pipeline.convert.keras3.writing import Training, source_of
+from tfx_estimator.pipeline.convert.steps import Trained, compare
 from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.frames import user_lines
 from tfx_estimator.pipeline.user_source.modules import Module, is_installed, is_project
@@ -106,7 +106,7 @@ def convert(request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dic
     measured = _compare_answers(model, request, arrays)
     # `training.py` loads its own.
     del model, now
-    if request["losses"]:
+    if request["trained"]:
         measured |= _compare_steps(module, weights, slots, request, arrays)
     return {**measured, "places": {**weights.mapping, **slots.mapping}, "modules": _homes(own)}
 
@@ -242,16 +242,19 @@ def _compare_steps(
     """Compares the model that `training.py` loads and trains."""
     model, optimizer = module.load()
     slots.require_all(optimizer)
-    draws, losses, steps = Draws(), [], Steps()
-    with draws.fixed():
-        for draws.step in range(len(request["losses"])):
-            draws.begin()
-            inputs = _chosen(model, _features(arrays, f"train/{draws.step}/"))
-            losses.append(float(module.train_step(model, optimizer, inputs, arrays[f"labels/{draws.step}"])))
     paths = {**dict(zip(weights.places, weights.paths)), **slots.paths}
+    found = {each.path: each for each in (*model.weights, *optimizer.variables)}
+    variables = {place: found[path] for place, path in paths.items()}
+
+    def train(number: int) -> Any:
+        inputs = _chosen(model, _features(arrays, f"train/{number}/"))
+        return module.train_step(model, optimizer, inputs, arrays[f"labels/{number}"])
+
+    trained = Trained(**request["trained"])
     with np.load(request["weights"]) as before:
-        for kind, values in (("weight", weights.values(model)), ("slot", slots.values(optimizer))):
-            for place, value in values:
-                then, rounded = arrays[f"after/{place}"], float(arrays[f"rounded/{place}"])
-                steps.add(kind, place, before[paths[place]], then, value, rounded=rounded)
-    return {**steps.to_dict(request["losses"], losses), "draws": draws.count}
+        moved = (
+            (kind, place, before[paths[place]], arrays[f"after/{place}"], float(arrays[f"rounded/{place}"]))
+            for kind, places in (("weight", weights.places), ("slot", slots.paths))
+            for place in places
+        )
+        return compare(trained, moved, train, range(len(trained.losses)), variables)

@@ -123,10 +123,6 @@ def other_dropout(num_classes: int) -> tf.keras.Model:
     return dropout_network(num_classes, 0.1)
 
 
-def dense2_network(num_classes: int) -> tf.keras.Model:
-    return without_dropout(num_classes)
-
-
 def without_dropout(num_classes: int) -> tf.keras.Model:
     """The same without dropout."""
     return _sequential(_flat(), _dense(16), _dense(num_classes, None))
