@@ -116,8 +116,7 @@ def convert(
         fill(placed, reader)
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
-            checkpoint = _write(draft, model, placed, rest, source)
-            _serve(draft, model, placed, answers.served)
+            checkpoint = _write(draft, model, placed, rest, source, answers.served)
             proof = compare_answers(answers, _evaluated(maker, model), declared, source.model)
             gc.collect()
             use(maker.section.precision, trains=True)
@@ -134,9 +133,9 @@ def convert(
             if not proof.holds:
                 raise not_equal(
                     proof,
-                    "use the network and the module of the run; if only the next step of a model_fn differs, declare "
-                    "what it does to loss and gradients, such as label_smoothing or clip_norm, in the file of "
-                    "--declaration",
+                    "compare the options of the named tensors' layers, such as the rate of dropout and the momentum of a "
+                    "normalisation; declare what a model_fn does to loss and gradients, such as label_smoothing or "
+                    "clip_norm, in the file of --declaration; or use the network and the module of the run",
                 )
             os.chmod(draft, 0o755)
             os.rename(draft, output)
@@ -155,21 +154,22 @@ def _evaluated(maker: ModelMaker, model: KerasClassifier) -> KerasClassifier:
 
 
 def _write(
-    folder: str, model: KerasClassifier, placed: list[Placed], rest: list[dict[str, Any]], source: Source
+    folder: str,
+    model: KerasClassifier,
+    placed: list[Placed],
+    rest: list[dict[str, Any]],
+    source: Source,
+    served: Mapping[str, np.ndarray],
 ) -> str:
-    """Writes the files, and returns the checkpoint."""
+    """Writes the files, gives the model the weights that the Estimator serves, and returns the checkpoint."""
     write_arrays(os.path.join(folder, "weights.npz"), ((each.place, each.variable.numpy()) for each in placed))
     _write_mapping(folder, placed, rest, source, {})
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
-    return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")
-
-
-def _serve(folder: str, model: KerasClassifier, placed: list[Placed], served: Mapping[str, np.ndarray]) -> None:
-    """Gives the model the weights that the Estimator serves, such as moving averages, and writes model.keras."""
     for each in placed:
         if each.tensor.name in served:
             each.variable.assign(served[each.tensor.name])
     model.network.save(os.path.join(folder, "model.keras"))
+    return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")
 
 
 def _write_mapping(

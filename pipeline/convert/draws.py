@@ -30,20 +30,15 @@ class _Draw:
 
 
 class Draws:
-    """Replaces what random operations draw, by numbers that depend on the step and the order of the operations."""
+    """Replaces what random operations draw, by numbers that depend on the step and the operations' order in `made`."""
 
     def __init__(self) -> None:
-        self.step = self.count = 0
-        self._made: list[_Draw] = []
-
-    def begin(self) -> None:
-        """Begins a step that may trace its operations."""
-        self._made = []
+        self.step = self._traced = 0
+        self.made: list[_Draw] = []
 
     def keep_used(self) -> None:
         """Numbers the operations of the steps that were run: a graph has others, for initial values and shapes."""
-        used, self._made = [each for each in self._made if each.was_used], []
-        self.count = 0
+        used, self.made = [each for each in self.made if each.was_used], []
         for each in used:
             self._add(each)
 
@@ -64,11 +59,13 @@ class Draws:
             op_def_library._apply_op_helper = apply
 
     def _add(self, draw: _Draw) -> None:
-        draw.index = sum(each.of == draw.of for each in self._made)
-        self._made.append(draw)
-        self.count = max(self.count, len(self._made))
+        draw.index = sum(each.of == draw.of for each in self.made)
+        self.made.append(draw)
 
     def _drawn(self, is_normal: bool, drawn: tf.Tensor) -> tf.Tensor:
+        if self._traced != self.step:
+            # A step with other shapes is traced again.
+            self._traced, self.made = self.step, []
         made = _Draw((is_normal, drawn.shape[1:].num_elements() or 0))
         self._add(made)
 

@@ -191,11 +191,7 @@ def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: Decl
 
 
 def compare_steps(
-    proof: Proof,
-    answers: Answers,
-    model: KerasClassifier,
-    placed: Sequence[Placed],
-    reader: Reader,
+    proof: Proof, answers: Answers, model: KerasClassifier, placed: Sequence[Placed], reader: Reader
 ) -> Proof:
     """Adds the comparison of the next training steps, which it runs on the model.
 

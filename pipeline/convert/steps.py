@@ -75,8 +75,7 @@ def train(
             session = opened(spec, checkpoint)
             for each in tf.compat.v1.trainable_variables() if name == _ROUNDED else ():
                 value = session.run(each)
-                up = np.random.default_rng(value.size).random(value.shape) < 0.5
-                each.load(np.nextafter(value, np.where(up, np.inf, -np.inf).astype(value.dtype)), session)
+                each.load(np.nextafter(value, value + 1), session)
         losses.clear()
         for draws.step, feed in enumerate(itertools.islice(feeds(), count)):
             losses.append(float(session.run((spec.loss, spec.train_op), feed)[0]))
@@ -84,7 +83,7 @@ def train(
         with graph.as_default():
             spec.scaffold.saver.save(session, os.path.join(folder, name), write_meta_graph=False, write_state=False)
         session.close()
-    return Trained(folder, losses, draws.count)
+    return Trained(folder, losses, len(draws.made))
 
 
 def compare(
@@ -104,7 +103,6 @@ def compare(
     draws, losses = Draws(), []
     with draws.fixed():
         for draws.step, batch in enumerate(batches):
-            draws.begin()
             losses.append(float(train_step(batch)))
     largest, wrong, rounding = {"loss": difference(np.array(trained.losses), np.array(losses))}, {}, []
     for kind, place, before, old, rounded in moved:
@@ -115,5 +113,5 @@ def compare(
             rounding.append(place)
         else:
             largest[kind] = max(largest.get(kind, 0.0), found)
-    counts = {"estimator": trained.draws, "keras": draws.count}
+    counts = {"estimator": trained.draws, "keras": len(draws.made)}
     return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts}

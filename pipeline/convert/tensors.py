@@ -50,8 +50,11 @@ class Reader:
         self._shapes = self._reader.get_variable_to_shape_map()
         parts: dict[str, list[str]] = collections.defaultdict(list)
         for name in sorted(self._shapes, key=lambda each: (len(each), each)):
-            if (match := _OF_PART.fullmatch(name)) and self._is_part(name):
-                parts[f"{match[1]} {match[2]}"].append(name)
+            if match := _OF_PART.fullmatch(name):
+                try:
+                    self._reader.get_tensor(name)
+                except ValueError:
+                    parts[f"{match[1]} {match[2]}"].append(name)
         self._parts = {names[0]: names for names in parts.values()}
         for each in (each for names in parts.values() for each in names[1:]):
             del self._shapes[each]
@@ -71,13 +74,6 @@ class Reader:
         types = [self._reader.get_variable_to_dtype_map()[name]] * len(names)
         given = {"prefix": self._checkpoint, "tensor_names": names, "shape_and_slices": slices, "dtypes": types}
         return np.concatenate(tf.raw_ops.RestoreV2(**given))
-
-    def _is_part(self, name: str) -> bool:
-        try:
-            self._reader.get_tensor(name)
-        except ValueError:
-            return True
-        return False
 
 
 def read(checkpoint: str) -> tuple[Reader, list[Tensor]]:
