@@ -133,8 +133,8 @@ def convert(
             if not proof.holds:
                 raise not_equal(
                     proof,
-                    "compare the options of the named tensors' layers, such as the rate of dropout and the momentum of a "
-                    "normalisation; declare what a model_fn does to loss and gradients, such as label_smoothing or "
+                    "compare the options of the named tensors' layers, such as the rate of dropout or the momentum of "
+                    "a normalisation; declare what a model_fn does to loss and gradients, such as label_smoothing or "
                     "clip_norm, in the file of --declaration; or use the network and the module of the run",
                 )
             os.chmod(draft, 0o755)
