@@ -153,7 +153,7 @@ def _convert(args: argparse.Namespace, source: Source, loaded: Optional[Loaded],
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.run.terminal import quiet
 
-    say(f"converting step {source.step} of {source.run.name}, and training a step of both: about half a minute")
+    say(f"converting step {source.step} of {source.run.name}, and training 20 steps of both: about a minute")
     with quiet(os.devnull), _user_errors():
         from tfx_estimator.pipeline.convert.conversion import convert
         from tfx_estimator.pipeline.convert.examples import files_of
@@ -184,7 +184,7 @@ def _convert_canned(found: training.Training, output: str, named: str, to: str) 
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.run.terminal import quiet
 
-    say(f"converting step {found.step} of {found.name}, a trainer_fn's Estimator, and training a step of both")
+    say(f"converting step {found.step} of {found.name}, a trainer_fn's Estimator, and training 20 steps of both")
     with quiet(os.devnull), _user_errors():
         from tfx_estimator.pipeline.convert.canned.training import convert
 
@@ -292,18 +292,18 @@ def _new_folder(name: str) -> str:
 
 
 def _lines(converted: Converted | canned_conversion.Converted) -> list[str]:
+    from tfx_estimator.pipeline.convert.steps import STEPS
+
     proof = converted.proof
     kinds = [each.tensor.kind for each in converted.placed]
     found = ", ".join(
         f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}" for kind in dict.fromkeys(kinds)
     )
     rows = [(f"{proof.compared}, {name}", value) for name, value in proof.logits.items()]
-    rows += [(f"{name} after the next step", value) for name, value in proof.next_step.items()]
-    rows += [(f"{name}, as a part of that step", value) for name, value in proof.parts.items()]
-    chance = f"next step     not compared: {', '.join(proof.chance)} draw random numbers, different on each side"
-    rounding = (
-        f"next step     left out in Keras 3: {', '.join(proof.rounding)}, whose gradients are only rounding errors"
-    )
+    rows += [(f"{name} after {STEPS} more steps", value) for name, value in proof.next_steps.items()]
+    rounding = f"left out      {', '.join(proof.rounding)}: rounding alone moves them"
+    served = f"served        other values of {len(proof.served)} weights than those trained, such as moving averages"
+    served += "\n              model.keras has them; the training goes on without averaging"
     return [
         f"converted     {found}",
         f"compared      {proof.examples} evaluation examples: {proof.classes} with another class",
@@ -311,6 +311,6 @@ def _lines(converted: Converted | canned_conversion.Converted) -> list[str]:
             f"{'largest difference' if not index else '':20}{name:40}{value:.3g}"
             for index, (name, value) in enumerate(rows)
         ),
-        *([chance] if proof.chance else []),
+        *([served] if proof.served else []),
         *([rounding] if proof.rounding else []),
     ]

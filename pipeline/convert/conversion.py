@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-import tensorflow as tf
+import numpy as np
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tfx_estimator.components.trainer.declared_input import declared_input
@@ -32,7 +32,7 @@ from tfx_estimator.pipeline.convert.examples import check
 from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
 from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place, unplaced
-from tfx_estimator.pipeline.convert.proof import Proof, compare_answers, compare_step, not_equal, run_estimator
+from tfx_estimator.pipeline.convert.proof import Proof, compare_answers, compare_steps, not_equal, run_estimator
 from tfx_estimator.pipeline.convert.replacement import Replacement, require
 from tfx_estimator.pipeline.convert.source import Source
 
@@ -102,8 +102,8 @@ def convert(
             # Before the Estimator runs, whose error would name only one mismatching tensor.
             place(found, Places(maker.make_compiled(steps_per_execution=1)), guide)
             gc.collect()  # Keras models are reference cycles; memory may hold only one large model.
-        estimator, names = trainer_fn(fn_args, None)["estimator"], [each.name for each in found]
-        answers = run_estimator(estimator, source.checkpoint, names, declared, scratch, steps)
+        estimator = trainer_fn(fn_args, None)["estimator"]
+        answers = run_estimator(estimator, source.checkpoint, reader, declared, scratch, steps)
         if replacement is not None and (training := answers.training) is not None:
             settings = replacement.with_optimizer(settings, training)
             maker = dataclasses.replace(maker, section=settings.with_trainer(**_ALONE, path=KERAS).section)
@@ -116,13 +116,14 @@ def convert(
         fill(placed, reader)
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
-            checkpoint = _write(draft, model, placed, rest, source)
-            proof = compare_answers(answers, _evaluated(maker, model, checkpoint), declared, source.model)
+            checkpoint = _write(draft, model, placed, rest, source, answers.served)
+            proof = compare_answers(answers, _evaluated(maker, model), declared, source.model)
             gc.collect()
             use(maker.section.precision, trains=True)
-            proof = compare_step(proof, answers, model, placed, reader)
+            restore_weights(model, checkpoint)
+            proof = compare_steps(proof, answers, model, placed, reader)
             if to == KERAS3 and proof.holds:
-                proof, in_keras3 = to_keras3(draft, model, placed, answers, settings, source.step, proof)
+                proof, in_keras3 = to_keras3(draft, model, placed, answers, settings, source.step, proof, reader)
                 _write_mapping(draft, placed, rest, source, in_keras3)
                 shutil.rmtree(os.path.join(draft, CHECKPOINTS))
             elif to == KERAS2:
@@ -132,9 +133,9 @@ def convert(
             if not proof.holds:
                 raise not_equal(
                     proof,
-                    "use the network and the module of the run; if only the next step of a model_fn differs, declare "
-                    "what it does to loss and gradients, such as label_smoothing or clip_norm, in the file of "
-                    "--declaration",
+                    "compare the options of the named tensors' layers, such as the rate of dropout or the momentum of "
+                    "a normalisation; declare what a model_fn does to loss and gradients, such as label_smoothing or "
+                    "clip_norm, in the file of --declaration; or use the network and the module of the run",
                 )
             os.chmod(draft, 0o755)
             os.rename(draft, output)
@@ -143,27 +144,31 @@ def convert(
     return Converted(placed, proof)
 
 
-def _evaluated(maker: ModelMaker, model: KerasClassifier, checkpoint: str) -> KerasClassifier:
-    """Returns the model in float32, as for evaluation and serving, with the checkpoint's weights."""
+def _evaluated(maker: ModelMaker, model: KerasClassifier) -> KerasClassifier:
+    """Returns the model in float32, as for evaluation and serving."""
     if maker.section.precision != FLOAT32:
-        model = dataclasses.replace(maker, trains=False).make()
-        restore_weights(model, checkpoint)
-        return model
-    # The same model, without slots: memory may hold no second copy of a large one.
-    weights = tf.train.Checkpoint(model=tf.train.Checkpoint(network=model.network))
-    weights.restore(checkpoint).expect_partial().assert_existing_objects_matched()
+        weights, model = model.network.get_weights(), dataclasses.replace(maker, trains=False).make()
+        model.network.set_weights(weights)
     finalize(model)
     return model
 
 
 def _write(
-    folder: str, model: KerasClassifier, placed: list[Placed], rest: list[dict[str, Any]], source: Source
+    folder: str,
+    model: KerasClassifier,
+    placed: list[Placed],
+    rest: list[dict[str, Any]],
+    source: Source,
+    served: Mapping[str, np.ndarray],
 ) -> str:
-    """Writes the files, and returns the checkpoint."""
-    model.network.save(os.path.join(folder, "model.keras"))
+    """Writes the files, gives the model the weights that the Estimator serves, and returns the checkpoint."""
     write_arrays(os.path.join(folder, "weights.npz"), ((each.place, each.variable.numpy()) for each in placed))
     _write_mapping(folder, placed, rest, source, {})
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
+    for each in placed:
+        if each.tensor.name in served:
+            each.variable.assign(served[each.tensor.name])
+    model.network.save(os.path.join(folder, "model.keras"))
     return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")
 
 

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import tensorflow as tf
 
@@ -14,7 +14,7 @@ from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.precision import stored
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.guide import Guide
-from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Tensor
+from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Reader, Tensor
 
 # Rules that find a place, by their names in mapping.json.
 _SAME, _SCOPE, _OF_WEIGHT = "same name", "name without the network's scope", "slot of the weight"
@@ -38,6 +38,7 @@ class Placed:
     place: str
     variable: tf.Variable
     rule: str
+    factor: ClassVar[float] = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns its entry in mapping.json."""
@@ -132,7 +133,7 @@ def unplaced(tensors: Iterable[Tensor], guide: Guide) -> list[dict[str, Any]]:
     return found
 
 
-def fill(placed: Iterable[Placed], reader: tf.train.CheckpointReader) -> None:
+def fill(placed: Iterable[Placed], reader: Reader) -> None:
     """Assigns each variable its tensor's value."""
     for each in placed:
         each.variable.assign(tf.cast(reader.get_tensor(each.tensor.name), each.variable.dtype))

@@ -6,10 +6,13 @@ Shapes are not used.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Optional
 
+import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -17,6 +20,8 @@ from tfx_estimator.pipeline.base.text import first_line
 
 WEIGHT, SLOT, STEP, HYPERPARAMETER = "weight", "slot", "step", "hyperparameter"
 GLOBAL_STEP = "global_step"
+# The slot of a part of a cut variable, which canned Estimators name after the part.
+_OF_PART = re.compile(r"(.+)/(?:t|part)_\d+/([^/]+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +42,41 @@ class Tensor:
     slot: str = ""
 
 
-def read(checkpoint: str) -> tuple[tf.train.CheckpointReader, list[Tensor]]:
+class Reader:
+    """Reads a checkpoint; the slots of a cut variable's parts as one, by the first one's name."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._checkpoint, self._reader = checkpoint, tf.train.load_checkpoint(checkpoint)
+        self._shapes = self._reader.get_variable_to_shape_map()
+        parts: dict[str, list[str]] = collections.defaultdict(list)
+        for name in sorted(self._shapes, key=lambda each: (len(each), each)):
+            if match := _OF_PART.fullmatch(name):
+                try:
+                    self._reader.get_tensor(name)
+                except ValueError:
+                    parts[f"{match[1]} {match[2]}"].append(name)
+        self._parts = {names[0]: names for names in parts.values()}
+        for each in (each for names in parts.values() for each in names[1:]):
+            del self._shapes[each]
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Returns the shapes of whole tensors, by name."""
+        return self._shapes
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        """Returns a tensor; of parts, joined along the first axis."""
+        if not (names := self._parts.get(name)):
+            return self._reader.get_tensor(name)
+        size, *rest = self._shapes[name]
+        # A partitioner gives what is left over to the first parts, as NumPy does.
+        cuts = [f"{each[0]},{len(each)}" for each in np.array_split(range(size), len(names))]
+        slices = [f"{' '.join(map(str, (size, *rest)))} {':'.join([cut, *'-' * len(rest)])}" for cut in cuts]
+        types = [self._reader.get_variable_to_dtype_map()[name]] * len(names)
+        given = {"prefix": self._checkpoint, "tensor_names": names, "shape_and_slices": slices, "dtypes": types}
+        return np.concatenate(tf.raw_ops.RestoreV2(**given))
+
+
+def read(checkpoint: str) -> tuple[Reader, list[Tensor]]:
     """Opens a checkpoint, and lists its tensors.
 
     Args:
@@ -47,7 +86,7 @@ def read(checkpoint: str) -> tuple[tf.train.CheckpointReader, list[Tensor]]:
         UserCodeError: It cannot be read.
     """
     try:
-        reader = tf.train.load_checkpoint(checkpoint)
+        reader = Reader(checkpoint)
         shapes = reader.get_variable_to_shape_map()
         for name in shapes:
             # The index of a truncated data file is still complete.

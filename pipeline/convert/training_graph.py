@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
 _STEPS = 33
 _UPDATE = re.compile(r"(?:Resource)?(?:Sparse)?Apply(\w+)")
 _RATES = ("lr", "alpha")
-# Without stateless operations, which draw the same for the same seed.
-_DRAWN = re.compile(r"(?!Stateless).*(Random|Multinomial|Normal|StatefulUniform|RngRead)")
 # Scopes of TensorFlow's clipping functions, and of gradients.
 _CLIP = re.compile(r"(?:^|/)(clip_by_norm|clip_by_global_norm|global_norm|clip_by_value)(?:_\d+)?/")
 _GRADIENT = re.compile(r"_grad/|(?:^|/)gradient_tape/")
@@ -199,15 +197,6 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
         rates,
         _clips(reached),
     )
-
-
-def draws(graph: tf.Graph, train_op: Any = None) -> list[str]:
-    """Returns the scopes of a graph's random operations; with `train_op`, of those that it depends on."""
-    wanted = None if train_op is None else {each.name for each in _ancestors([graph.as_graph_element(train_op)])}
-    definition = graph.as_graph_def()
-    nodes = [each for each in definition.node if wanted is None or each.name in wanted]
-    nodes += [each for function in definition.library.function for each in function.node_def]
-    return sorted({each.name.rpartition("/")[0] for each in nodes if _DRAWN.match(each.op)})
 
 
 def _updates(reached: Iterable[tf.Operation]) -> tuple[_Kind, list[tf.Operation]]:

@@ -182,12 +182,10 @@ def conversion_rows(folder: str) -> list[tuple[str, list[str]]] | None:
 
     if (proof := read_json(path)) is None:
         return None
-    # Files of older releases name neither the compared output nor the random layers.
-    compared, chance = proof.get("compared", "logits"), ", ".join(proof.get("chance", ()))
+    # Files of older releases do not name the compared output, and have one step.
+    compared, steps = proof.get("compared", "logits"), proof.get("next_steps", {})
     rows = [(f"{compared}, {name}", [show_number(value)]) for name, value in proof["logits"].items()]
-    rows += [(f"{name} after the next step", [show_number(value)]) for name, value in proof["next_step"].items()]
-    if chance:
-        rows.append(("next step", [f"not compared: {chance} draw random numbers"]))
+    rows += [(f"{name} after {proof.get('steps')} more steps", [show_number(value)]) for name, value in steps.items()]
     return [*rows, ("examples with another class", [f"{proof['classes']:,} of {proof['examples']:,}"])]
 
 

@@ -33,7 +33,7 @@ def test_a_run_continues_in_keras_from_its_last_step(digits_run, forks, tmp_path
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert set(proof["logits"]) == {"estimator", "exported model"}
-    assert max(proof["next_step"].values()) <= 1e-6
+    assert max(proof["next_steps"].values()) <= 1e-4
     step, declaration = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
     assert f"continue by   tfx-estimator run {declaration}" in forks.output
     assert yaml.safe_load((converted / "new.yaml").read_text())["trainer"]["train_steps"] == 2 * step == 1200
@@ -85,6 +85,7 @@ def test_a_model_dir_without_a_run_is_converted_by_a_declaration(forks, tmp_path
     assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
+    assert proof["draws"] == {"estimator": 1, "keras": 1}
     assert max(proof["logits"].values()) <= 1e-6
     assert json.loads((converted / "mapping.json").read_text())["step"] == 7
     stored = np.load(converted / "weights.npz")
@@ -147,8 +148,8 @@ def test_real_mnist_ends_in_keras_like_in_the_estimator(forks, tmp_path, real_da
 
 
 MODEL_FNS = {
-    "official_mnist": ("{filters: [32, 64], units: 1024, rate: 0.4}", "probabilities", ["dropout"]),
-    "from_tutorial": ("{}", "logits", []),
+    "official_mnist": ("{filters: [32, 64], units: 1024, rate: 0.4}", "probabilities", 1),
+    "from_tutorial": ("{}", "logits", 0),
 }
 
 
@@ -156,7 +157,7 @@ MODEL_FNS = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MODEL_FNS)
 def test_a_model_fn_like_tensorflows_continues(forks, tmp_path, name):
-    params, compared, chance = MODEL_FNS[name]
+    params, compared, draws = MODEL_FNS[name]
     user = ROOT / "tests" / "pipeline" / "convert" / "user"
     for path in (user / f"{name}.py", ROOT / "examples" / "multi-worker-tutorial" / "tutorial.py"):
         shutil.copy(path, tmp_path)
@@ -169,11 +170,11 @@ def test_a_model_fn_like_tensorflows_continues(forks, tmp_path, name):
     pid = forks.start([*words, "--network", f"{name}:network", "--output", str(converted)])
     assert forks.wait(pid) == 0, forks.output
     proof = json.loads((converted / "proof.json").read_text())
-    assert (proof["compared"], proof["chance"]) == (compared, chance)
+    assert (proof["compared"], proof["draws"]) == (compared, {"estimator": draws, "keras": draws})
     assert max(proof["logits"].values()) <= 1e-6
-    assert max(proof["next_step"].values(), default=0.0) <= 1e-6
+    assert not proof["wrong"]
     estimator, keras = _areas(workdir.path / "old" / "artifacts", converted / "model.keras")
-    print(f"{name}: {proof['logits']}, {proof['next_step']}, AUC {estimator:.6f} {keras - estimator:+.1e}")
+    print(f"{name}: {proof['logits']}, {proof['next_steps']}, AUC {estimator:.6f} {keras - estimator:+.1e}")
     assert estimator > 0.6
     assert keras == pytest.approx(estimator, abs=1e-4)
     workdir.run(str(converted / "new.yaml"))
@@ -285,7 +286,7 @@ def test_a_completed_run_is_converted_to_keras_3_in_a_fresh_process(digits_run, 
     assert proof["holds"]
     assert proof["examples"] == 1438
     assert set(proof["logits"]) == {"estimator", "exported model", "keras 3"}
-    assert {"weight of keras 3", "slot of keras 3"} <= set(proof["next_step"])
+    assert {"weight of keras 3", "slot of keras 3"} <= set(proof["next_steps"])
     compile((converted / "training.py").read_text(), "training.py", "exec")
 
 
@@ -321,6 +322,7 @@ def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_ru
     assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.output
     proof = json.loads((kept / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
+    assert proof["draws"] == {"estimator": 1, "keras": 1}
     assert max(proof["answers"], *proof["kept"].values()) <= 1e-6
     # Trains on the eval split: on the training examples the loss is already minimal.
     command = [sys.executable, "-c", KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")]

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
-import tensorflow as tf
-
 from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.convert import steps
 from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.canned import keras3, optimizers, reading, run_fn, session, trial, weights, writing
-from tfx_estimator.pipeline.convert.canned.session import InputFn, Step
+from tfx_estimator.pipeline.convert.canned.session import InputFn
 from tfx_estimator.pipeline.convert.canned.weights import Placed
 from tfx_estimator.pipeline.convert.proof import Proof, not_equal
-from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
+from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, Reader, read
 from tfx_estimator.pipeline.convert.written import NETWORK
 
 WEIGHTS = "weights.npz"
@@ -73,21 +71,22 @@ def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converte
     known = weights.hyperparameters(reader, described)
     described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
     own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
-    features = session.first_batch(estimator, trained.train).features
-    written = writing.write(canned, features, own, is_keras_3)
+    batches = session.batches(estimator, trained.train, steps.STEPS)
+    written = writing.write(canned, batches[0].features, own, is_keras_3)
     placed = weights.place(reader, written.weights, described)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
         # Before a Keras model is created: one that is created in a graph breaks those that were not.
-        with session.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs) as answers:
-            after = session.step(estimator, checkpoint, trained.train)
+        evaluation = session.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs)
+        with evaluation as answers, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+            after = session.next_steps(estimator, checkpoint, trained.train, batches, scratch)
             _write(draft, written, placed, reader)
             mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
             write_json(os.path.join(draft, "mapping.json"), mapping)
-            draws = bool(canned.deep and canned.dropout)
             compare = keras3.compare if is_keras_3 else trial.compare
-            compared = trial.Trial(draft, canned.head.kind, draws, after.batch)
-            result = compare(compared, answers, _moved(reader, placed, after))
+            compared = trial.Trial(draft, canned.head.kind, batches, after)
+            held = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
+            result = compare(compared, answers, after.tensors(held, reader))
         proof = Proof(**{**result, "logits": {"estimator": result["logits"]}})
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         function = run_fn.Written()
@@ -103,7 +102,7 @@ def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converte
     return Converted(placed, proof, function)
 
 
-def _write(folder: str, written: writing.Written, placed: list[Placed], reader: tf.train.CheckpointReader) -> None:
+def _write(folder: str, written: writing.Written, placed: list[Placed], reader: Reader) -> None:
     """Writes the source, its vocabularies, and the weights."""
     for name, text in {f"{NETWORK}.py": written.text, **_vocabularies(written)}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
@@ -113,12 +112,3 @@ def _write(folder: str, written: writing.Written, placed: list[Placed], reader: 
 
 def _vocabularies(written: writing.Written) -> dict[str, str]:
     return {name: "".join(f"{word}\n" for word in words) for name, words in written.files.items()}
-
-
-def _moved(reader: tf.train.CheckpointReader, placed: list[Placed], after: Step) -> Iterator[trial.Moved]:
-    """Yields the model's tensors before and after the next step."""
-    for each in placed:
-        tensor = each.tensor
-        if each.place and tensor.kind in (WEIGHT, SLOT, STEP):
-            before, then = (found * each.factor for found in (reader.get_tensor(tensor.name), after.after[tensor.name]))
-            yield trial.Moved(each.place, tensor.kind, tensor.slot, before, then)

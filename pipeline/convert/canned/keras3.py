@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tfx_estimator.pipeline.convert.canned.session import Batch
-from tfx_estimator.pipeline.convert.canned.trial import Moved, Trial
+from tfx_estimator.pipeline.convert.canned.trial import Trial
 from tfx_estimator.pipeline.convert.keras3.handing import start
+from tfx_estimator.pipeline.convert.steps import Moved
 
 _PROGRAM = "from tfx_estimator.pipeline.convert.canned import keras3_process; keras3_process.main(*sys.argv[1:])"
 _FILE = "trial.pickle"

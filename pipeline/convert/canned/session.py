@@ -1,17 +1,19 @@
-"""Runs a canned Estimator on batches of its input_fns: its logits, and its next training step."""
+"""Runs a canned Estimator on batches of its input_fns: its logits, and its next training steps."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+from tfx_estimator.pipeline.convert.draws import Draws
+from tfx_estimator.pipeline.convert.steps import Trained, train
 
 InputFn = Callable[[], Any]
 
@@ -37,22 +39,18 @@ class Batch:
         return _tensor(self.labels)
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """A training step: its batch, its loss, and the checkpoint's tensors after it."""
-
-    batch: Batch
-    loss: float
-    after: dict[str, np.ndarray]
-
-
-def first_batch(estimator: tf.estimator.Estimator, input_fn: InputFn) -> Batch:
-    """Returns one batch, without the Estimator's graph."""
+def batches(estimator: tf.estimator.Estimator, input_fn: InputFn, count: int) -> list[Batch]:
+    """Returns the first batches, or all if there are fewer, without the Estimator's graph."""
+    found: list[Batch] = []
     with tf.Graph().as_default():
+        tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
         tf.compat.v1.train.create_global_step()
         features, labels, hooks = _inputs(estimator, input_fn, ModeKeys.TRAIN)
-        with tf.compat.v1.train.MonitoredSession(hooks=hooks) as session:
-            return _batch(session.run(_fetches(features, labels)))
+        ends = contextlib.suppress(tf.errors.OutOfRangeError, StopIteration)
+        with tf.compat.v1.train.MonitoredSession(hooks=hooks) as session, ends:
+            while len(found) < count:
+                found.append(_batch(session.run(_fetches(features, labels))))
+    return found
 
 
 @contextlib.contextmanager
@@ -83,21 +81,24 @@ def logits(
         yield answers()
 
 
-def step(estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn) -> Step:
-    """Trains the next step."""
-    with _session(estimator, checkpoint, input_fn, ModeKeys.TRAIN) as (session, spec, features, labels):
-        batch, loss, _ = session.run((_fetches(features, labels), spec.loss, spec.train_op))
-        after: dict[str, list[np.ndarray]] = {}
-        # A partitioned variable is saved as one.
-        for variable in session.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES):
-            slice_info = getattr(variable, "_save_slice_info", None)
-            name = slice_info.full_name if slice_info else variable.name.partition(":")[0]
-            after.setdefault(name, []).append(session.run(variable))
-        return Step(_batch(batch), float(loss), {name: _whole(parts) for name, parts in after.items()})
+def next_steps(
+    estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn, given: Sequence[Batch], folder: str
+) -> Trained:
+    """Trains the next steps on batches of the input_fn; `folder` is for files."""
+    draws = Draws()
+    with tf.Graph().as_default() as graph:
+        tf.compat.v1.train.create_global_step()
+        # Only their types and shapes count: they are fed.
+        features, labels, _ = _inputs(estimator, input_fn, ModeKeys.TRAIN)
+        with draws.fixed():
+            spec = estimator.model_fn(features, labels, ModeKeys.TRAIN, estimator.config)
 
+    def feeds() -> Iterator[dict[Any, Any]]:
+        for each in given:
+            pairs = [*((features[name], value) for name, value in each.features.items()), (labels, each.labels)]
+            yield {key: value for key, value in pairs if value is not None}
 
-def _whole(parts: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return train(graph, spec, checkpoint, feeds, draws, folder)
 
 
 @contextlib.contextmanager

@@ -11,27 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfx_estimator.pipeline.convert import steps
 from tfx_estimator.pipeline.convert.canned.head import CLASSES, REGRESSION
 from tfx_estimator.pipeline.convert.canned.session import Batch
-from tfx_estimator.pipeline.convert.differences import MOST, Step, difference
-from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
+from tfx_estimator.pipeline.convert.differences import MOST, difference
 from tfx_estimator.pipeline.convert.written import load
-
-
-@dataclass(frozen=True)
-class Moved:
-    """A tensor of the checkpoint that the model has as well.
-
-    Args:
-        before: Its value in the checkpoint.
-        after: Its value after the Estimator's next step.
-    """
-
-    place: str
-    kind: str
-    slot: str
-    before: np.ndarray
-    after: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -41,17 +25,17 @@ class Trial:
     Args:
         folder: With network.py, vocabularies and weights.
         head: Kind of the head.
-        draws: True if training the network is random.
-        batch: Batch of the Estimator's next step.
+        batches: Batches of the Estimator's next steps.
+        trained: The Estimator after these.
     """
 
     folder: str
     head: str
-    draws: bool
-    batch: Batch
+    batches: list[Batch]
+    trained: steps.Trained
 
 
-def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[Moved]) -> dict[str, Any]:
+def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[steps.Moved]) -> dict[str, Any]:
     """Writes model.keras, and returns the fields of a `Proof`.
 
     Args:
@@ -68,24 +52,15 @@ def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: It
         worst = max(worst, difference(old, new))
         classes += _differing_classes(trial.head, old, new)
         examples += len(old)
-    result: dict[str, Any] = {"examples": examples, "logits": worst, "classes": classes}
-    result |= {"next_step": {}, "parts": {}, "chance": []}
-    if trial.draws:
-        result["chance"] = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
-        return result
-    tf.function(model.train_step)(module.prepare(trial.batch.tensors(), trial.batch.label()))
-    found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
-    trained = {id(variable) for _, variables in model.trained() for variable in variables}
-    step = Step()
-    for each in moved:
-        variable = found[each.place]
-        part = "linear" if each.place.startswith("linear_") else "deep"
-        group = f"trained {part}" if id(variable) in trained else "other"
-        group = f"{each.slot} of {part}" if each.kind == SLOT else group
-        step.add(each.kind, group, each.before, each.after, np.asarray(variable))
-    # The global step is a counter, which is either equal or not.
-    parts = {kind: part for kind, part in step.parts.items() if kind != STEP}
-    return {**result, "next_step": dict(step.largest), "parts": parts}
+    train_step = tf.function(model.train_step)
+
+    def train(batch: Batch) -> Any:
+        model.mean_loss.reset_state()
+        return train_step(module.prepare(batch.tensors(), batch.label()))["loss"]
+
+    variables = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
+    compared = steps.compare(trial.trained, moved, train, trial.batches, variables)
+    return {"examples": examples, "logits": worst, "classes": classes, **compared}
 
 
 def _save(module: ModuleType, model: Any, file: str) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 import numpy as np
-import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.canned.optimizers import Optimizer, slot_of
-from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Tensor
+from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Reader, Tensor
 
 _OF_COLUMN, _OF_WEIGHT = "name of the column or layer", "slot of the weight"
 _BY_RATE = "slot of the weight, times -learning_rate"
@@ -43,9 +42,7 @@ class Placed:
         return {**found, "place": self.place, "rule": self.rule}
 
 
-def hyperparameters(
-    reader: tf.train.CheckpointReader, optimizers: Mapping[str, Optimizer]
-) -> dict[str, dict[str, np.ndarray]]:
+def hyperparameters(reader: Reader, optimizers: Mapping[str, Optimizer]) -> dict[str, dict[str, np.ndarray]]:
     """Returns the optimizer options in a checkpoint, by part: Keras's optimizers store them as variables."""
     found: dict[str, dict[str, np.ndarray]] = {part: {} for part in optimizers}
     for name in reader.get_variable_to_shape_map():
@@ -55,9 +52,7 @@ def hyperparameters(
     return found
 
 
-def place(
-    reader: tf.train.CheckpointReader, weights: Mapping[str, str], optimizers: Mapping[str, Optimizer]
-) -> list[Placed]:
+def place(reader: Reader, weights: Mapping[str, str], optimizers: Mapping[str, Optimizer]) -> list[Placed]:
     """Finds the place of each tensor.
 
     Args:
@@ -79,7 +74,7 @@ def place(
     return [each for each in found.values() if each is not None]
 
 
-def values(reader: tf.train.CheckpointReader, placed: list[Placed]) -> Iterator[tuple[str, np.ndarray]]:
+def values(reader: Reader, placed: list[Placed]) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the arrays of weights.npz."""
     for each in placed:
         if each.place:

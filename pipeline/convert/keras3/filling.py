@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,11 +83,6 @@ class Weights:
             )
         return dataclasses.replace(self, paths=paths)
 
-    def values(self, model: Any) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields the weights with their places, one at a time."""
-        found = {each.path: each for each in model.weights}
-        return ((place, np.asarray(found[path])) for path, place in zip(self.paths, self.places))
-
     @property
     def mapping(self) -> dict[str, tuple[str, str]]:
         """Path and rule by place."""
@@ -146,11 +141,6 @@ class Slots:
                 expected="the slots of the Estimator's",
                 todo="convert to keras2",
             )
-
-    def values(self, optimizer: Any) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields the slots with their places, one at a time."""
-        found = {each.path: each for each in optimizer.variables}
-        return ((place, np.asarray(found[path])) for place, path in self.paths.items())
 
     @property
     def mapping(self) -> dict[str, tuple[str, str]]:

@@ -28,8 +28,8 @@ from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
 from tfx_estimator.pipeline.convert.new_declaration import copy_modules
 from tfx_estimator.pipeline.convert.placing import Placed
-from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof
-from tfx_estimator.pipeline.convert.tensors import STEP
+from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof, next_batches
+from tfx_estimator.pipeline.convert.tensors import STEP, Reader
 from tfx_estimator.pipeline.user_source import loader
 
 # Files in the folder that the two processes share.
@@ -64,12 +64,14 @@ def to_keras3(
     settings: Settings,
     step: int,
     proof: Proof,
+    reader: Reader,
 ) -> tuple[Proof, dict[str, tuple[str, str]]]:
     """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder, and modules of custom layers.
 
     Args:
         model: The model in Keras 2; its weights may be those of a later step.
         proof: The proof of Keras 2.
+        reader: Reader of the checkpoint.
 
     Returns:
         The proof with the measurements in Keras 3; and path and rule there, by the place in Keras 2.
@@ -79,24 +81,25 @@ def to_keras3(
     """
     places = [each.place for each in placed if each.tensor.kind != STEP]
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
-        write_arrays(os.path.join(scratch, _ARRAYS), _arrays(placed, answers))
+        write_arrays(os.path.join(scratch, _ARRAYS), _arrays(placed, answers, reader))
         request = _request(folder, model, answers, settings, step)
-        write_json(os.path.join(scratch, _REQUEST), {**request, "places": places, "trains": bool(proof.next_step)})
+        write_json(os.path.join(scratch, _REQUEST), {**request, "places": places})
         result = start(scratch)
     if error := result.get("error"):
         raise from_json(error) or PipelineError(str(error))
     _copy(folder, result["modules"])
-    moved, parts = (
-        {f"{kind} of {_NAME}": value for kind, value in result[name].items()} for name in ("next_step", "step_parts")
+    moved, wrong = (
+        {**getattr(proof, key), **{f"{name} of {_NAME}": value for name, value in result[key].items()}}
+        for key in ("next_steps", "wrong")
     )
     return (
         dataclasses.replace(
             proof,
             logits={**proof.logits, _NAME: result["logits"]},
             classes=max(proof.classes, result["classes"]),
-            next_step={**proof.next_step, **moved},
-            rounding=result["rounding"],
-            parts={**proof.parts, **parts},
+            next_steps=moved,
+            wrong=wrong,
+            draws={**proof.draws, _NAME: result["draws"]["keras"]},
         ),
         {**result["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
     )
@@ -170,6 +173,7 @@ def _request(folder: str, model: KerasClassifier, answers: Answers, settings: Se
         **section.loss_options,
         "evaluated": len(answers.batches),
         "compared": answers.compared,
+        "trained": dataclasses.asdict(answers.trained),
     }
 
 
@@ -189,12 +193,16 @@ def _normalises_parts(model: KerasClassifier) -> bool:
     return any(not getattr(each, "synchronized", False) for each in layers)
 
 
-def _arrays(placed: Sequence[Placed], answers: Answers) -> Iterator[tuple[str, np.ndarray]]:
+def _arrays(placed: Sequence[Placed], answers: Answers, reader: Reader) -> Iterator[tuple[str, np.ndarray]]:
+    for _, place, _, after, rounded in answers.trained.tensors(placed, reader):
+        yield f"after/{place}", after
+        yield f"rounded/{place}", np.asarray(rounded)
     for each in placed:
-        yield f"after/{each.place}", np.load(answers.after[each.tensor.name])
-    features, labels = answers.batch
-    yield from _named("train", features).items()
-    yield "labels", labels
+        if each.tensor.name in answers.served:
+            yield f"served/{each.place}", answers.served[each.tensor.name]
+    for number, (features, labels) in enumerate(next_batches(answers.batches.declared)):
+        yield from _named(f"train/{number}", features).items()
+        yield f"labels/{number}", labels
     for number, (features, logits) in enumerate(answers.batches):
         yield from _named(f"eval/{number}", features).items()
         yield f"logits/{number}", logits

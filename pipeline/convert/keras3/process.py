@@ -22,18 +22,17 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError, to_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.convert.differences import Step, difference
+from tfx_estimator.pipeline.convert.differences import difference
 from tfx_estimator.pipeline.convert.keras3 import networks
 from tfx_estimator.pipeline.convert.keras3.filling import Slots, Weights
 from tfx_estimator.pipeline.convert.keras3.writing import Training, source_of
+from tfx_estimator.pipeline.convert.steps import Trained, compare
 from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.frames import user_lines
 from tfx_estimator.pipeline.user_source.modules import Module, is_installed, is_project
 
 _BUILT_IN = "tfx_estimator.model_fn.networks"
 _IMAGE = "image"
-# A difference to examine; and a gradient, relative to the network's largest, that is only float32's rounding error.
-_NOTICED, _ROUNDING = 1e-6, 1e-6
 
 Features = Mapping[str, np.ndarray]
 
@@ -56,19 +55,20 @@ def convert(request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dic
 
     Args:
         request: Written by `handing`.
-        arrays: `after/PLACE`, `train/NAME` and `labels`, `eval/NUMBER/NAME` and `logits/NUMBER`.
+        arrays: `after/PLACE`, `rounded/PLACE` and `served/PLACE`, `train/NUMBER/NAME` and `labels/NUMBER`,
+            `eval/NUMBER/NAME` and `logits/NUMBER`.
 
     Returns:
-        `logits`, `classes`, `next_step` and `rounding`: see `Proof`; `step_parts`: its `parts`; `places`: path and rule
-        of each tensor; and `modules`: import folders of the modules of custom layers.
+        Fields of a `Proof`; `places`: path and rule of each tensor; and `modules`: import folders of the modules of
+        custom layers.
     """
     keras.utils.set_random_seed(request["seed"])
-    batch = _features(arrays, "train/")
+    batch = _features(arrays, "train/0/")
     folder = request["folder"]
     with np.load(request["weights"]) as stored:
         now = {place: stored[place] for place in request["places"]}
     built = _build(request, batch)
-    filled = Weights.place(built, request["order"], now)
+    filled = Weights.place(built, request["order"], {**now, **_features(arrays, "served/")})
     path = os.path.join(folder, "model.keras")
     own = _own_layers(built)
     try:
@@ -103,9 +103,11 @@ def convert(request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dic
     module = _import(os.path.join(folder, "training.py"))
     slots = Slots.place(weights, request["optimizer"], list(now))
     slots.write(os.path.join(folder, "weights.npz"), now, request["step"])
+    measured = _compare_answers(model, request, arrays)
     # `training.py` loads its own.
     del model, now
-    measured = _measure(module, weights, slots, request, arrays)
+    if request["trained"]:
+        measured |= _compare_steps(module, weights, slots, request, arrays)
     return {**measured, "places": {**weights.mapping, **slots.mapping}, "modules": _homes(own)}
 
 
@@ -221,12 +223,8 @@ def _import(path: str) -> Any:
     return module
 
 
-def _measure(
-    module: Any, weights: Weights, slots: Slots, request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
-    """Compares the model that `training.py` loads on all evaluation examples, and after a step on one batch."""
-    model, optimizer = module.load()
-    slots.require_all(optimizer)
+def _compare_answers(model: Any, request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Compares the saved model on all evaluation examples."""
     worst, classes = 0.0, 0
     for number in range(request["evaluated"]):
         features = _features(arrays, f"eval/{number}/")
@@ -235,39 +233,28 @@ def _measure(
         new = np.asarray(answer if request["compared"] == "logits" else tf.nn.softmax(answer))
         worst = max(worst, difference(old, new))
         classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
-    result: dict[str, Any] = {"logits": worst, "classes": classes, "next_step": {}, "step_parts": {}, "rounding": []}
-    if not request["trains"]:
-        return result
-    batch = _features(arrays, "train/")
-    given = _chosen(model, batch), arrays["labels"]
-    module.train_step(model, optimizer, *given)
-    moved = {place: difference(arrays[f"after/{place}"], value) for place, value in weights.values(model)}
-    if max(moved.values()) > _NOTICED:
-        noise = _of_rounding(module, weights, *given)
-        result["rounding"] = [place for place, value in moved.items() if value > _NOTICED and place in noise]
-    step, paths = Step(), {**dict(zip(weights.places, weights.paths)), **slots.paths}
-    trained = {each.path for each in model.trainable_variables}
+    return {"logits": worst, "classes": classes}
+
+
+def _compare_steps(
+    module: Any, weights: Weights, slots: Slots, request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Compares the model that `training.py` loads and trains."""
+    model, optimizer = module.load()
+    slots.require_all(optimizer)
+    paths = {**dict(zip(weights.places, weights.paths)), **slots.paths}
+    found = {each.path: each for each in (*model.weights, *optimizer.variables)}
+    variables = {place: found[path] for place, path in paths.items()}
+
+    def train(number: int) -> Any:
+        inputs = _chosen(model, _features(arrays, f"train/{number}/"))
+        return module.train_step(model, optimizer, inputs, arrays[f"labels/{number}"])
+
+    trained = Trained(**request["trained"])
     with np.load(request["weights"]) as before:
-        for place, value in weights.values(model):
-            if place not in result["rounding"]:
-                group = "trained" if paths[place] in trained else "other"
-                step.add("weight", group, before[paths[place]], arrays[f"after/{place}"], value)
-        for place, value in slots.values(optimizer):
-            group = place.rpartition("/")[2]
-            step.add("slot", group, before[paths[place]], arrays[f"after/{place}"], value)
-    return {**result, "next_step": dict(step.largest), "step_parts": step.parts}
-
-
-def _of_rounding(module: Any, weights: Weights, inputs: Any, labels: np.ndarray) -> set[str]:
-    """Returns the weights whose gradients are only rounding errors, such as a bias before a normalisation.
-
-    Adam divides them by their own size, so the step depends on the order of summation; the outputs do not change.
-    """
-    model, _ = module.load()
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(module.loss_of(labels, model(inputs, training=True)))
-    variables = model.trainable_variables
-    found = tape.gradient(loss, [each.value for each in variables], unconnected_gradients="zero")
-    largest = {each.path: float(np.abs(tf.convert_to_tensor(one)).max()) for each, one in zip(variables, found)}
-    noise = {path for path, value in largest.items() if value < _ROUNDING * max(largest.values())}
-    return {place for path, place in zip(weights.paths, weights.places) if path in noise}
+        moved = (
+            (kind, place, before[paths[place]], arrays[f"after/{place}"], float(arrays[f"rounded/{place}"]))
+            for kind, places in (("weight", weights.places), ("slot", slots.paths))
+            for place in places
+        )
+        return compare(trained, moved, train, range(len(trained.losses)), variables)

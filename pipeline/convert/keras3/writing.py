@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfx_estimator.pipeline.convert.keras3.optimizers import NAME, optimizer_of
+from tfx_estimator.pipeline.convert.keras3.optimizers import optimizer_of
 from tfx_estimator.pipeline.convert.keras3.rates import rate_of
 
 _HEAD = '''\
@@ -38,12 +38,10 @@ def load():
     model = keras.models.load_model(FOLDER / "model.keras", {custom}compile=False)
 {normalise}    optimizer = {optimizer}
     optimizer.build(model.trainable_variables)
-    state = {{variable.path: variable for variable in optimizer.variables}}
+    state = {{variable.path: variable for variable in (*model.weights, *optimizer.variables)}}
     with np.load(FOLDER / "weights.npz") as stored:
         for path in stored:
-            # The others are the model's.
-            if path.startswith("{name}/"):
-                state[path].assign(stored[path])
+            state[path].assign(stored[path])
     return model, optimizer
 '''
 _NORMALISE = """\
@@ -183,7 +181,7 @@ def _load(training: Training, made: str) -> str:
     own = ", ".join(f'"{name}": {name}' for _, name in training.own_layers)
     custom = f"custom_objects={{{own}}}, " if own else ""
     normalise = _NORMALISE if training.normalises else ""
-    return _LOAD.format(step=training.step, name=NAME, custom=custom, normalise=normalise, optimizer=made)
+    return _LOAD.format(step=training.step, custom=custom, normalise=normalise, optimizer=made)
 
 
 def _loss(training: Training) -> str:

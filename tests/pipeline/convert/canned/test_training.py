@@ -74,7 +74,7 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch, 
     # The first of the two batches, as the EvalSpec says.
     assert proof.examples == 2
     assert proof.holds
-    assert proof.next_step["step"] == 0
+    assert proof.next_steps["step"] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "converted"])
     # Without an exporter, the served signatures are unknown, so no run_fn is written.
     assert {path.name for path in (tmp_path / "converted").glob("*.py")} == {"network.py"}

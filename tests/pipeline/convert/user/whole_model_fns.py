@@ -49,6 +49,18 @@ def with_dropout(features: Any, labels: Any, mode: str, params: Any) -> Any:
     return _spec(_V1.layers.dense(x, 10), labels, mode, params)
 
 
+def averaged(features: Any, labels: Any, mode: str, params: Any) -> Any:
+    """Weights with moving averages, which evaluation and serving restore."""
+    x = _V1.layers.dense(_V1.layers.flatten(features["image"]), 16, tf.nn.relu)
+    spec = _spec(_V1.layers.dense(x, 10), labels, mode, params)
+    average = _V1.train.ExponentialMovingAverage(0.95)
+    if mode == "train":
+        with tf.control_dependencies([spec.train_op]):
+            return spec._replace(train_op=average.apply(_V1.trainable_variables()))
+    saver = _V1.train.Saver(average.variables_to_restore())
+    return spec._replace(scaffold=_V1.train.Scaffold(saver=saver))
+
+
 def v1_layers(features: Any, labels: Any, mode: str, params: Any) -> Any:
     """Layers of tf.compat.v1.layers, in their own scope."""
     with _V1.variable_scope("tower/net"):
@@ -104,6 +116,11 @@ def keras_network(num_classes: int) -> tf.keras.Model:
 def dropout_network(num_classes: int, rate: float) -> tf.keras.Model:
     """The layers of with_dropout."""
     return _sequential(_flat(), _dense(16), tf.keras.layers.Dropout(rate), _dense(num_classes, None))
+
+
+def other_dropout(num_classes: int) -> tf.keras.Model:
+    """The layers of with_dropout, with another rate."""
+    return dropout_network(num_classes, 0.1)
 
 
 def without_dropout(num_classes: int) -> tf.keras.Model:

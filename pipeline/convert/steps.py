@@ -1,0 +1,117 @@
+"""The next steps of an Estimator, and the same of the model converted from it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.convert.differences import MOST_OF_STEPS, difference, part
+from tfx_estimator.pipeline.convert.draws import Draws
+from tfx_estimator.pipeline.convert.tensors import Reader
+
+STEPS = 20
+_TRIED, _ROUNDED, _AFTER = "tried", "rounded", "after"
+# A tensor may differ by this multiple of what rounding alone makes of it; beyond a tenth, it is not compared.
+_TIMES_ROUNDED, _LOOSE = 30.0, 0.1
+
+# Kind and place of a tensor, its values before and after the steps, and the part by which rounding alone moves it.
+Moved = tuple[str, str, np.ndarray, np.ndarray, float]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The Estimator after its next steps.
+
+    Args:
+        folder: Of two checkpoints: after the steps, and after the same steps from weights that differ in their last
+            digit, which shows how far rounding alone moves each tensor.
+        losses: The losses of the steps.
+        draws: Number of random operations in a step.
+    """
+
+    folder: str
+    losses: list[float]
+    draws: int
+
+    def tensors(self, placed: Iterable[Any], reader: Reader) -> Iterator[Moved]:
+        """Yields the placed tensors; `reader` has their values before the steps."""
+        readers = [reader, *(Reader(os.path.join(self.folder, name)) for name in (_AFTER, _ROUNDED))]
+        for each in placed:
+            before, old, rounded = (found.get_tensor(each.tensor.name) * each.factor for found in readers)
+            yield each.tensor.kind, each.place, before, old, part(before, old, rounded)
+
+
+def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Session:
+    """Opens a session over the default graph, restored as the Estimator restores it: by the spec's scaffold."""
+    given = {"scaffold": spec.scaffold, "checkpoint_filename_with_path": checkpoint}
+    return tf.compat.v1.train.SingularMonitoredSession(**given).raw_session()
+
+
+def train(
+    graph: tf.Graph,
+    spec: tf.estimator.EstimatorSpec,
+    checkpoint: str,
+    feeds: Callable[[], Iterator[Mapping[Any, Any]]],
+    draws: Draws,
+    folder: str,
+) -> Trained:
+    """Trains the Estimator's next steps.
+
+    Args:
+        feeds: Reads the batches, by tensors of the graph.
+        draws: Those of the graph.
+        folder: For the checkpoints.
+    """
+    losses: list[float] = []
+    # The first shows which random operations a step has.
+    for name, count in ((_TRIED, 1), (_ROUNDED, STEPS), (_AFTER, STEPS)):
+        with graph.as_default():
+            session = opened(spec, checkpoint)
+            for each in tf.compat.v1.trainable_variables() if name == _ROUNDED else ():
+                value = session.run(each)
+                each.load(np.nextafter(value, value + 1), session)
+        losses.clear()
+        for draws.step, feed in enumerate(itertools.islice(feeds(), count)):
+            losses.append(float(session.run((spec.loss, spec.train_op), feed)[0]))
+        draws.keep_used()
+        with graph.as_default():
+            spec.scaffold.saver.save(session, os.path.join(folder, name), write_meta_graph=False, write_state=False)
+        session.close()
+    return Trained(folder, losses, len(draws.made))
+
+
+def compare(
+    trained: Trained,
+    moved: Iterable[Moved],
+    train_step: Callable[..., Any],
+    batches: Iterable[Any],
+    variables: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Trains the same steps in Keras, and returns fields of a `Proof`.
+
+    Args:
+        moved: The Estimator's tensors.
+        train_step: Trains on a batch, and returns its loss.
+        variables: Those of Keras, by place.
+    """
+    draws, losses = Draws(), []
+    with draws.fixed():
+        for draws.step, batch in enumerate(batches):
+            losses.append(float(train_step(batch)))
+    largest, wrong, rounding = {"loss": difference(np.array(trained.losses), np.array(losses))}, {}, []
+    for kind, place, before, old, rounded in moved:
+        found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + _TIMES_ROUNDED * rounded
+        if not found <= most:
+            wrong[place] = found
+        if most > _LOOSE:
+            rounding.append(place)
+        else:
+            largest[kind] = max(largest.get(kind, 0.0), found)
+    counts = {"estimator": trained.draws, "keras": len(draws.made)}
+    return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts}
