@@ -7,9 +7,11 @@ import signal
 import threading
 import time
 
+import psutil
 import pytest
 
 from tests.e2e.conftest import Workdir
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -170,37 +172,37 @@ def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, t
 
 @pytest.mark.unit
 def test_a_dry_run_ends_with_its_context(fresh_tasks, declare):
-    import psutil
-
     from tfx_estimator.pipeline.run import dry_run
 
-    def running() -> bool:
-        return any("dry_run-0" in " ".join(child.cmdline()) for child in psutil.Process().children())
-
     with dry_run.begin(load(declare())):
-        assert running()
+        # The child has this process's command line until it executes its own.
+        wait_until(running, "a process of the dry run")
         # In the folder that the next run cleans up if this one is killed.
         assert os.listdir(os.environ["TMPDIR"]) == [f"tfx-estimator-{os.getuid()}"]
     assert not running()
 
 
+def running() -> list[int]:
+    """Returns the pids of the dry run's processes."""
+    return [each.pid for each in psutil.Process().children(recursive=True) if "dry_run-0" in line(each)]
+
+
+def line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_crash_of_native_code_is_retried_and_not_blamed_on_the_user(fresh_tasks, declare, tmp_path, times):
-    import psutil
-
     from tfx_estimator.pipeline.run import dry_run
-
-    def line(process: psutil.Process) -> str:
-        try:
-            return " ".join(process.cmdline())
-        except psutil.Error:
-            return ""
 
     def crash() -> None:
         seen: set[int] = set()
         while len(seen) < times:
-            found = [each.pid for each in psutil.Process().children(recursive=True) if "dry_run-0" in line(each)]
+            found = running()
             # The keeper's child exists at once, and imports TensorFlow for seconds.
             if len(found) > 1 and found[-1] not in seen:
                 seen.add(found[-1])
