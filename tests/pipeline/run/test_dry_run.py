@@ -129,13 +129,6 @@ def test_code_that_fails_or_ends_the_process_is_reported_with_its_line(deep, tmp
     assert "site-packages" not in stderr
 
 
-def _line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-
-
 PREPROCESSED = 'transform: {preprocessing_fn: "own_preprocessing:scaled"}\n'
 
 
@@ -181,15 +174,24 @@ def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, t
 def test_a_dry_run_ends_with_its_context(fresh_tasks, declare):
     from tfx_estimator.pipeline.run import dry_run
 
-    def running() -> bool:
-        # Between fork and exec, a child has its parent's command line; one that has just ended has none.
-        return any("dry_run-0" in _line(child) for child in psutil.Process().children())
-
     with dry_run.begin(load(declare())):
-        wait_until(running, "the process of the dry run")
+        # The child has this process's command line until it executes its own.
+        wait_until(running, "a process of the dry run")
         # In the folder that the next run cleans up if this one is killed.
         assert os.listdir(os.environ["TMPDIR"]) == [f"tfx-estimator-{os.getuid()}"]
     assert not running()
+
+
+def running() -> list[int]:
+    """Returns the pids of the dry run's processes."""
+    return [each.pid for each in psutil.Process().children(recursive=True) if "dry_run-0" in line(each)]
+
+
+def line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 @pytest.mark.long
@@ -200,7 +202,7 @@ def test_a_crash_of_native_code_is_retried_and_not_blamed_on_the_user(fresh_task
     def crash() -> None:
         seen: set[int] = set()
         while len(seen) < times:
-            found = [each.pid for each in psutil.Process().children(recursive=True) if "dry_run-0" in _line(each)]
+            found = running()
             # The keeper's child exists at once, and imports TensorFlow for seconds.
             if len(found) > 1 and found[-1] not in seen:
                 seen.add(found[-1])

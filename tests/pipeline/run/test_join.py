@@ -33,7 +33,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFolders:
     """A work folder; the deadlines of a join are shortened."""
     monkeypatch.setattr(join, "_BEAT_SECONDS", 0.05)
     monkeypatch.setattr(join, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(join, "_SILENT_SECONDS", 0.4)
+    monkeypatch.setattr(join, "_SILENT_SECONDS", 1.5)
     return PipelineFolders(str(tmp_path), "digits")
 
 
@@ -144,7 +144,7 @@ def test_a_chief_that_restarts_is_waited_for(folders, monkeypatch, stopped):
 )
 def test_a_training_that_lost_this_synchronous_task_is_not_joined_again(folders, monkeypatch, event, earlier, expected):
     monkeypatch.setenv(RETRYABLE, "138")
-    written = threading.Event()
+    written, lose = threading.Event(), threading.Event()
 
     def first() -> TfxEstimatorError:
         files = TaskFiles(os.path.dirname(write_job(folders, "this")), "worker-0", 1)
@@ -153,14 +153,17 @@ def test_a_training_that_lost_this_synchronous_task_is_not_joined_again(folders,
             os.utime(files.task_spec, (1, 1))
         ProgressWriter(files.progress).write(event)
         written.set()
-        time.sleep(0.5)
+        lose.wait(30)
         return lost()
 
     with started_again(folders, first, 0.1):
         written.wait(5)
         # An evaluator and a parameter server join; so does a synchronous task that its cluster still waits for.
         assert Path(find(folders)).parents[1].name == "this"
+        if expected == "again":
+            threading.Timer(0.3, lose.set).start()
         assert Path(find(folders, in_step="worker-0")).parents[1].name == expected
+        lose.set()
 
 
 def test_a_training_that_ended_before_the_join_leaves_nothing_to_train(folders, monkeypatch):

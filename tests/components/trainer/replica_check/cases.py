@@ -70,9 +70,9 @@ def alone(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
 class Assigning(train.Optimizer):
     """As BERT's: slots by get_variable, and assignments in its own apply_gradients."""
 
-    def __init__(self, reduces: bool) -> None:
+    def __init__(self, reduces: bool = False, warms_up: bool = False) -> None:
         super().__init__(use_locking=False, name="Assigning")
-        self._reduces = reduces
+        self._reduces, self._warms_up = reduces, warms_up
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> tf.Operation:
         gradients, variables = zip(*grads_and_vars)
@@ -81,6 +81,8 @@ class Assigning(train.Optimizer):
                 lambda strategy, *pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, pairs),
                 args=tuple(zip(gradients, variables)),
             )
+        # The first step of a warm-up changes only the slots.
+        rate = 0.01 * tf.cast(global_step, tf.float32) if self._warms_up else 0.1
         assigned = []
         for gradient, variable in zip(gradients, variables):
             zeros = tf.zeros_initializer()
@@ -88,7 +90,7 @@ class Assigning(train.Optimizer):
                 f"{variable.name.partition(':')[0]}/adam_m", variable.shape, initializer=zeros, trainable=False
             )
             after = 0.9 * moment + 0.1 * gradient
-            assigned += [variable.assign(variable - 0.1 * after), moment.assign(after)]
+            assigned += [variable.assign(variable - rate * after), moment.assign(after)]
         return tf.group(*assigned, global_step.assign_add(1))
 
 
@@ -109,7 +111,8 @@ class Overriding(train.Optimizer):
 
 
 OPTIMIZERS |= {
-    "assigning": lambda: Assigning(reduces=False),
+    "assigning": Assigning,
+    "assigning-warm-up": lambda: Assigning(warms_up=True),
     "reducing": lambda: Assigning(reduces=True),
     "overriding": Overriding,
 }
