@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 from collections.abc import Iterator
 
@@ -26,7 +27,7 @@ def check_runs(workdir: str) -> Iterator[Finding]:
         for each in store.get_artifacts():
             each.uri = moved.get(each.uri, each.uri)
             artifact = artifact_utils.deserialize_artifact(kinds[each.type_id], each)
-            files += artifact.get_string_custom_property(FILES).count(":")
+            files += len(json.loads(artifact.get_string_custom_property(FILES) or "{}"))
             path, what = damage(artifact, whole=True)
             # Whatever is gone may have been removed to free space, and each run sees that by itself.
             if os.path.exists(path):

