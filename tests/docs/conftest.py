@@ -10,7 +10,10 @@ from tests.docs.pages import PAGES, Page
 from tests.folders import write_files
 
 _WEIGHTS = "runs/digits/serving/1/variables/variables"
-_DATA = ("pets/cat/1.png", "pets/dog/1.png", "labels.csv", f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
+_DATA = (
+    *("pets/cat/1.png", "pets/dog/1.png", "labels.csv", "mean.npy", "words.txt", "embeddings/a.npy"),
+    *(f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001"),
+)
 # Output of `convert`.
 _CONVERTED = {
     "converted/checkpoints/model.ckpt-600.index": "",

@@ -11,7 +11,7 @@ import pytest
 from tests.examples import copy_example, edit
 from tests.folders import write_files
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 FIRST = ("TfdsExampleGen", "ImageSchemaGen", "StatisticsGen", "ExampleValidator")
 LAST = ("Evaluator", "Pusher")
