@@ -11,7 +11,7 @@ import pytest
 from tests.examples import copy_example, edit
 from tests.folders import write_files
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 FIRST = ("TfdsExampleGen", "ImageSchemaGen", "StatisticsGen", "ExampleValidator")
 LAST = ("Evaluator", "Pusher")
@@ -81,29 +81,26 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
 
     edit(folder / "layers.py", "raise ValueError('no such layer')  # ", "return")
     np.save(folder / "scale.npy", [127.5])
+    write_gain(folder, 0.0)
     workdir.run(declaration)
     reasons = reasons_of(workdir)
-    assert (reasons["Transform"], reasons["Trainer"]) == ("scale.npy changed", "new transform_graph")
+    assert (reasons["Transform"], reasons["Trainer"]) == ("scale.npy changed", "gain.h5 changed; new transform_graph")
     states = workdir.states("own-network")
     assert {node: states[node] for node in FIRST} == dict.fromkeys(FIRST, "cached")
     assert {node: states[node] for node in ("Transform", "Trainer", *LAST)} == dict.fromkeys(
         ("Transform", "Trainer", *LAST), "ran"
     )
 
-    # Without gain all logits are 0; the mistake would be a cached model of .9.
-    write_gain(folder, 0.0)
-    workdir.run(declaration)
-    assert workdir.states("own-network")["Transform"] == "cached"
-    assert reasons_of(workdir)["Trainer"] == "gain.h5 changed"
+    # Without gain all logits are 0; cached, it would be the first model.
     last = workdir.summary("own-network")
     assert last["accuracy"] < 0.2 < 0.6 < first["accuracy"]
     assert not last["blessed"]
 
     counts = workdir.executions("own-network")
     for node in FIRST:
-        assert counts[node] == {"COMPLETE": 1, "CACHED": 4}, node
-    assert counts["Transform"] == {"COMPLETE": 2, "CACHED": 3}
-    assert counts["Trainer"] == {"COMPLETE": 3, "CACHED": 1, "FAILED": 1}
-    assert counts["Evaluator"] == {"COMPLETE": 3, "CACHED": 1}
-    assert counts["Pusher"] == {"COMPLETE": 4}
-    assert len(list((workdir.path / "own-network" / "serving").iterdir())) == 2
+        assert counts[node] == {"COMPLETE": 1, "CACHED": 3}, node
+    assert counts["Transform"] == {"COMPLETE": 2, "CACHED": 2}
+    assert counts["Trainer"] == {"COMPLETE": 2, "CACHED": 1, "FAILED": 1}
+    assert counts["Evaluator"] == {"COMPLETE": 2, "CACHED": 1}
+    assert counts["Pusher"] == {"COMPLETE": 3}
+    assert len(list((workdir.path / "own-network" / "serving").iterdir())) == 1
