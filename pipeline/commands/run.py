@@ -27,8 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NODE",
         action="append",
         default=[],
-        help="run this component again though nothing has changed: `Trainer` trains from step 0; may be given several "
-        "times",
+        help="run this component again though nothing has changed (`Trainer`: from step 0); may be given several times",
     )
     parser.add_argument(
         "--no-dry-run", action="store_true", help="do not try your code on made-up examples before data is read"

@@ -137,14 +137,10 @@ def _code(case: Case) -> Iterator[Problem]:
 
 def _places(declaration: Declaration) -> Iterator[Problem]:
     data, destination = declaration.data, declaration.pusher.destination
-    for path, files in {
-        "transform.files": declaration.transform.files,
-        "trainer.files": declaration.trainer.files,
-    }.items():
-        for file in files:
-            if not is_address(file) and not os.path.exists(file):
-                todo = "check the path: it is relative to the declaration's folder"
-                yield Problem(path, "there is no such file or folder", "files that your code reads", todo, value=file)
+    for name, section in (("transform", declaration.transform), ("trainer", declaration.trainer)):
+        for file in [each for each in section.files if not (is_address(each) or os.path.exists(each))]:
+            what, todo = "there is no such file or folder", "check the path: it is relative to the declaration's folder"
+            yield Problem(f"{name}.files", what, "files that your code reads", todo, value=file)
     places = {"data.dataset": data.dataset, "data.data_dir": data.data_dir, "pusher.destination": destination}
     for path, value in places.items():
         if value is not None and is_address(value) and (reason := reject_store(value)):

@@ -51,10 +51,7 @@ class LocalRunner(LocalDagRunner):
     """
 
     def __init__(
-        self,
-        listener: Optional[Listener] = None,
-        folders: Optional[PipelineFolders] = None,
-        rerun: Sequence[str] = (),
+        self, listener: Optional[Listener] = None, folders: Optional[PipelineFolders] = None, rerun: Sequence[str] = ()
     ) -> None:
         super().__init__()
         self._listener, self._rerun = listener, rerun

@@ -11,7 +11,7 @@ from tests.docs.pages import PAGES, Page
 from tests.folders import write_files
 
 _WEIGHTS = "runs/digits/serving/1/variables/variables"
-_DATA = (f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
+_DATA = ("mean.npy", "words.txt", "embeddings/a.npy", f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
 # As your-code.md shows them.
 _PETS = {
     f"pets/{split}/{name}/{number}.png": (width, 64)

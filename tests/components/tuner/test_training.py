@@ -104,3 +104,29 @@ def test_a_store_folder_may_vanish_with_its_last_file(bucket, tmp_path, monkeypa
     _tidy("store://trials/0001")
     assert sorted(contents(training)) == [*kept]
     assert not (training / "export").exists()
+
+
+def test_the_result_of_a_trial_counts_until_a_file_that_its_code_has_read_changes(tmp_path, monkeypatch):
+    from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.components.tuner.training import Trials
+    from tfx_estimator.components.tuner.trials import COMPLETED, Result, Trial
+    from tfx_estimator.pipeline.base.errors import StoppedError
+    from tfx_estimator.pipeline.config.tune import TuneSection
+    from tfx_estimator.pipeline.user_source import opened
+
+    (words := tmp_path / "words.txt").write_text("a")
+    trials = Trials(str(tmp_path), {}, {}, Settings(), TuneSection.parse_obj({"ranges": {"x": [1]}, "max_trials": 1}))
+    place, trial = tmp_path / "trials" / "0001", Trial(1, {"x": 1})
+    note = json.dumps([str(words), opened.hash_file(str(words))])
+    write_files(place / "training", {"logs/chief-0.attempt-1.read.jsonl": note, "model.ckpt-9.index": ""})
+    Result(1, {"x": 1}, COMPLETED, 0.9).save(str(place))
+    assert trials.run(trial).score == 0.9
+    words.write_text("b")
+
+    def begins(trials: Trials, trial: Trial, place: str) -> None:
+        assert not contents(tmp_path / "trials" / "0001" / "training")
+        raise StoppedError("it trains", todo="")
+
+    monkeypatch.setattr(Trials, "_train", begins)
+    with pytest.raises(StoppedError, match="it trains"):
+        trials.run(trial)
