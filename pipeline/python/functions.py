@@ -159,7 +159,14 @@ def bench(
         *set_words(overrides),
         *set_words(vary, "--vary"),
     ]
-    words += ["--strategies", listed("strategies", strategies), "--paths", listed("paths", paths), "--device", str(device)]
+    words += [
+        "--strategies",
+        listed("strategies", strategies),
+        "--paths",
+        listed("paths", paths),
+        "--device",
+        str(device),
+    ]
     words += ["--steps", str(steps), "--warmup", str(warmup), "--rounds", str(rounds)]
     words += ["--output", _path(output)] if output is not None else []
     folder = call([*words, "--input-share" if input_share else "--no-input-share"], progress)
