@@ -63,7 +63,8 @@ def marked(section: type[Section], path: str = "") -> set[str]:
 
 
 def test_operational_fields_are_marked_and_the_mark_is_not_in_the_schema():
-    assert marked(Declaration) == {*OPERATIONAL, "tune.max_consecutive_failures", "tracking.mlflow"}
+    others = {"tune.max_consecutive_failures", "tracking.mlflow", "trainer.files", "transform.files"}
+    assert marked(Declaration) == {*OPERATIONAL, *others}
     assert "operational" not in json.dumps(json_schema(Declaration))
 
 
