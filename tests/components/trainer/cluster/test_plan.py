@@ -191,7 +191,7 @@ def test_indices_count_within_the_allotment(gpus, allotted, expected):
 )
 def test_a_task_sees_its_assigned_gpus(codes, tmp_path, gpus, allotted, expected):
     task_spec, job = tmp_path / "chief-0.task_spec.json", tmp_path / "job.json"
-    job.write_text(json.dumps({"inputs": "", "outputs": "", "exec_properties": {}, "training_dir": ""}))
+    job.write_text(json.dumps({"inputs": "{}", "outputs": "{}", "exec_properties": {}, "training_dir": ""}))
     arguments = [str(job), str(task_spec), json.dumps(gpus)]
     assert codes.call(TASK, arguments, (), {"CUDA_VISIBLE_DEVICES": allotted}) == 0, codes.output
     assert codes.result == f"visible: {expected}"
