@@ -25,12 +25,12 @@ def folders_of(*artifacts: Artifacts) -> list[str]:
     return [artifact.uri for each in artifacts for channel in each.values() for artifact in channel]
 
 
-def of_training(*folders: str) -> dict[str, str]:
-    """Returns the hashes of the files that the tasks of trainings have read, by path."""
+def of_training(*folders: str, task: str = "") -> dict[str, str]:
+    """Returns the hashes of the files that all tasks of trainings, or one, have read and that are here, by path."""
     found: dict[str, str] = {}
     logs = [place for folder in folders if fileio.exists(place := os.path.join(folder, "logs"))]
     for path in sorted(os.path.join(place, name) for place in logs for name in fileio.listdir(place)):
-        if not path.endswith(_NOTES):
+        if not os.path.basename(path).startswith(task and f"{task}.") or not path.endswith(_NOTES):
             continue
         with fileio.open(path) as notes:
             for line in notes.read().splitlines():
@@ -39,23 +39,27 @@ def of_training(*folders: str) -> dict[str, str]:
                     name, digest = json.loads(line)
                     # What is written meanwhile is no input; of several versions the first one counts.
                     found[name] = digest and found.get(name, digest)
-    return {name: digest for name, digest in found.items() if digest}
+    # What is gone was temporary, maybe on a machine that is gone; the tasks of other machines have files of their own.
+    return {name: digest for name, digest in found.items() if digest and os.path.isfile(name)}
 
 
 def hashes(paths: Iterable[str]) -> dict[str, str]:
-    """Returns the hashes of declared files, and of all files in declared folders, by name."""
+    """Returns the hashes of declared files, and of all files in declared folders, by name: see `fingerprint_files`."""
+    from etils import epath
+
+    from tfx_estimator.data.sources.files import fingerprint_files
+
     found: dict[str, str] = {}
     for path in paths:
-        parts = [os.path.join(top, name) for top, _, names in fileio.walk(path) for name in names]
-        for part in sorted(parts) or [path]:
-            name = os.path.relpath(part, os.path.dirname(path))
-            try:
-                with fileio.open(part, "rb") as file:
-                    # Two folders may have files of one name.
-                    found[part if name in found else name] = opened.hash_open(file)
-            except Exception as error:  # stores raise any type
-                what, todo = f"{part} cannot be read: {one_line(str(error))}", "check its permissions, or `files`"
-                raise DeclarationError(what, expected="a file that your code reads", todo=todo) from error
+        names = [os.path.relpath(os.path.join(top, one), path) for top, _, each in fileio.walk(path) for one in each]
+        try:
+            digest = fingerprint_files([epath.Path(path, name) for name in names or [""]], {"files": sorted(names)})
+        except Exception as error:  # stores raise any type
+            what, todo = f"{path} cannot be read: {one_line(str(error))}", "check its permissions, or `files`"
+            raise DeclarationError(what, expected="a file that your code reads", todo=todo) from error
+        name = os.path.basename(path.rstrip("/"))
+        # Two may have one name.
+        found[path if name in found else name] = digest
     return found
 
 
@@ -72,9 +76,5 @@ def changes_of(artifact: types.Artifact) -> list[str]:
 
 def changes(files: Mapping[str, str]) -> list[str]:
     """Returns the files that differ from their hashes, as `mean.npy changed`."""
-    now = {path: opened.hash_file(path) for path in files}
-    return [
-        f"{os.path.basename(path)} {'changed' if now[path] else 'is gone'}"
-        for path in files
-        if now[path] != files[path]
-    ]
+    found = {path: now for path, digest in files.items() if (now := opened.hash_file(path, digest)) != digest}
+    return [f"{os.path.basename(path)} {'changed' if now else 'is gone'}" for path, now in found.items()]

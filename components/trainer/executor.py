@@ -127,7 +127,7 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     place = resolve(os.environ)
     if place is not None and place.task.type != CHIEF:
         # All tasks of an external cluster start at once: the chief must move an earlier folder before they write.
-        training_folder.wait(folder, settings.start_timeout)
+        training_folder.wait(folder, settings.start_timeout, place.task.name)
         return
     # A run_fn manages its own checkpoints.
     takes_over = job.path != RUN_FN

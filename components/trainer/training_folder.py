@@ -155,11 +155,11 @@ def prepare(
     return found
 
 
-def wait(folder: TrainingFolder, seconds: float) -> None:
-    """Waits until the chief of an external cluster has prepared the folder."""
+def wait(folder: TrainingFolder, seconds: float, task: str = "") -> None:
+    """Waits until the chief of an external cluster has prepared the folder; `task` is this one's name."""
     deadline = time.monotonic() + seconds
-    # The chief removes a folder that is not current.
-    while _read(folder.uri).get("steps") != folder.steps or read_files.changes(read_files.of_training(folder.uri)):
+    # The chief removes a folder that is not current. Files of one name may differ among machines.
+    while _read(folder.uri).get("steps") != folder.steps or _changes(folder.uri, task):
         if time.monotonic() > deadline:
             error = TaskStalledError(
                 f"the chief of this cluster has not made the training folder {folder.uri}",
@@ -224,9 +224,13 @@ def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
 
 def _is_current(folder: str) -> bool:
     """Returns False, and logs it, if a file that the user's code has read in a training has changed since."""
-    if changed := read_files.changes(read_files.of_training(folder)):
+    if changed := _changes(folder):
         logger.info(f"{', '.join(changed)}: this training does not resume from {folder}")
     return not changed
+
+
+def _changes(folder: str, task: str = "") -> list[str]:
+    return read_files.changes(read_files.of_training(folder, task=task))
 
 
 def _read(folder: str) -> dict[str, Any]:

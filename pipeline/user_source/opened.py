@@ -15,25 +15,27 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.user_source.frames import GENERATED, is_users
 
 _TF = "tensorflow.python"
-# Functions that open files in C. Their first argument names the files.
+# Functions that open files in C. The first argument names the files that are read; any, those that are written.
 _IN_C = {
-    ("cv2", "imread"),
-    ("h5py.h5f", "open"),
-    ("pyarrow.parquet", "read_table"),
-    (f"{_TF}.data.ops.readers", "_create_or_validate_filenames_dataset"),
-    (f"{_TF}.lib.io._pywrap_file_io", "BufferedInputStream"),
-    (f"{_TF}.lib.io._pywrap_file_io", "CopyFile"),
-    (f"{_TF}.lib.io._pywrap_record_io", "RecordIterator"),
-    (f"{_TF}.ops.gen_io_ops", "read_file"),
-    (f"{_TF}.trackable.asset", "Asset.__init__"),
-    (f"{_TF}.training.py_checkpoint_reader", "NewCheckpointReader"),
+    "cv2": {"imread"},
+    "h5py.h5f": {"create", "open"},
+    "pyarrow.parquet": {"read_table"},
+    f"{_TF}.data.ops.readers": {"_create_or_validate_filenames_dataset"},
+    f"{_TF}.lib.io._pywrap_file_io": {"BufferedInputStream", "CopyFile", "RenameFile", "WritableFile"},
+    f"{_TF}.lib.io._pywrap_record_io": {"RecordIterator"},
+    f"{_TF}.ops.gen_io_ops": {"merge_v2_checkpoints", "read_file"},
+    f"{_TF}.trackable.asset": {"Asset.__init__"},
+    f"{_TF}.training.py_checkpoint_reader": {"NewCheckpointReader"},
 }
+_WRITING = {"create", "RenameFile", "WritableFile", "merge_v2_checkpoints"}
+# Bytes that a process hashes when files are opened; of others sizes and times count, as of a big data set.
+_MOST = 1 << 30
 _SYSTEM = ("/dev/", "/etc/", "/proc/", "/run/", "/sys/")
 # Their frames read modules: to import them, and for tracebacks and AutoGraph.
 _OF_MODULES = ("<frozen importlib", linecache.__file__)
@@ -44,6 +46,7 @@ class _Notes:
     calls = 0  # of `noting` that have not returned
     others: tuple[str, ...] = ()
     into = ""
+    hashed = 0  # bytes
     # By path; empty if this process has written the file. They stay, as a module is imported once in a process.
     hashes: dict[str, str] = {}
 
@@ -72,26 +75,24 @@ def noted() -> dict[str, str]:
     return {path: digest for path, digest in _Notes.hashes.items() if digest}
 
 
-def hash_file(path: str) -> str:
-    """Returns the SHA-256 of a file; empty if there is none."""
+def hash_file(path: str, like: str = "") -> str:
+    """Returns the SHA-256 of a file, or its size and time if `like` is that, or beyond `_MOST`; empty without one."""
     with contextlib.suppress(OSError, ValueError):
         if os.path.isfile(path):
             found = os.stat(path)
+            if " " in like or (not like and _Notes.hashed + found.st_size > _MOST):
+                return f"{found.st_size} bytes, {found.st_mtime_ns}"
+            _Notes.hashed += 0 if like else found.st_size
             return _hash(path, found.st_ctime_ns, found.st_size)
     return ""
 
 
 @functools.lru_cache(maxsize=4096)
 def _hash(path: str, *_: int) -> str:
-    with open(path, "rb") as file:
-        return hash_open(file)
-
-
-def hash_open(file: IO[bytes]) -> str:
-    """Returns the SHA-256 of an open file."""
     digest = hashlib.sha256()
-    while block := file.read(2**20):
-        digest.update(block)
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
     return digest.hexdigest()
 
 
@@ -109,28 +110,31 @@ def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
         path = os.path.abspath(os.fsdecode(path))
         if not flags & (os.O_WRONLY | os.O_CREAT):
             _note(path, sys._getframe(1))
-        elif _Notes.hashes.get(path) != "" and not path.startswith(_Notes.others):
-            _keep(path, "")
+        else:
+            _keep(path)
     watch()
 
 
 def watch() -> None:
     """Wraps the functions that open files in C, of modules imported since."""
-    for module, name in [*_IN_C] if _Notes.calls else ():
+    for module, name in [(each, name) for each in _IN_C for name in [*_IN_C[each]]] if _Notes.calls else ():
         *outer, last = name.split(".")
         with contextlib.suppress(KeyError, AttributeError):  # not imported, or halfway
             owner = functools.reduce(getattr, outer, sys.modules[module])
-            setattr(owner, last, _watched(getattr(owner, last), len(outer)))
-            _IN_C.remove((module, name))
+            setattr(owner, last, _watched(getattr(owner, last), len(outer), name in _WRITING))
+            _IN_C[module].remove(name)
 
 
-def _watched(original: Callable[..., Any], index: int) -> Callable[..., Any]:
+def _watched(original: Callable[..., Any], index: int, writes: bool) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*given: Any, **named: Any) -> Any:
-        if _Notes.calls:
-            for path in _paths([*given, *named.values()][index]):
-                _note(os.path.abspath(path), sys._getframe(1))
-        return original(*given, **named)
+        arguments = [*given, *named.values()]
+        for path in _paths(arguments[index]) if _Notes.calls and not writes else ():
+            _note(os.path.abspath(path), sys._getframe(1))
+        result = original(*given, **named)
+        for path in _paths(arguments) if _Notes.calls and writes else ():
+            _keep(os.path.abspath(path))
+        return result
 
     return call
 
@@ -155,7 +159,9 @@ def _note(path: str, frame: Any) -> None:
             _keep(path, digest)
 
 
-def _keep(path: str, digest: str) -> None:
+def _keep(path: str, digest: str = "") -> None:
+    if path.startswith(_Notes.others) or _Notes.hashes.get(path) == digest:
+        return
     _Notes.hashes[path] = digest
     # A full disk ends the training elsewhere.
     if _Notes.into:

@@ -129,6 +129,29 @@ def test_what_the_code_writes_and_what_is_the_pipelines_own_is_not_noted(notes, 
     assert notes(read, "artifacts") == ["kept.txt"]
 
 
+def test_what_the_code_writes_in_c_is_not_noted(notes):
+    import h5py
+    import tensorflow as tf
+
+    variable = tf.Variable(1.0)
+
+    def train():
+        """Goes on from what it wrote the last time, as a training with checkpoints of its own does."""
+        checkpoint, weights, count = tf.train.Checkpoint(a=variable), "own.h5", "count.txt"
+        if latest := tf.train.latest_checkpoint("own"):
+            checkpoint.restore(latest).assert_consumed()
+            with h5py.File(weights), tf.io.gfile.GFile(count) as file:
+                file.read()
+        variable.assign_add(1.0)
+        tf.train.CheckpointManager(checkpoint, "own", 1, checkpoint_name="w").save(checkpoint_number=1)
+        with h5py.File(weights, "w") as file, tf.io.gfile.GFile(count, "w") as text:
+            file["a"] = variable.numpy()
+            text.write(str(variable.numpy()))
+
+    assert notes(train) == notes(train) == []
+    assert variable.numpy() == 3
+
+
 def test_nothing_is_noted_outside_of_a_call(notes):
     write("one.txt", "two.txt")
     notes(lambda: Path("one.txt").read_text())
