@@ -1,4 +1,4 @@
-"""Images in separate files: the base of image folders and tables of paths."""
+"""Images in separate files: the base of folders by class and tables of paths; and folders by class."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.user_data.folder import read_folder
 
 _SHOWN_SIZES = 4
 
@@ -136,6 +137,25 @@ class ImageFilesSource(ImageSource):
         }
         self._repeated = list(_find_repeated(named, hashes))
         return found
+
+
+class ImageFolderSource(ImageFilesSource):
+    """Reads a folder for each class, below folders of splits or not."""
+
+    def __init__(self, section: DataSection, folder: Any) -> None:
+        found = read_folder(folder, section.splits.names())
+        if found.refusal:
+            raise found.refusal
+        labels = {name: label for label, name in enumerate(found.classes)}
+        splits = {
+            split: [
+                ImageFile(found.folders[split] / name, f"{split}/{name}", labels[of])
+                for of, names in classes.items()
+                for name in names
+            ]
+            for split, classes in found.files.items()
+        }
+        super().__init__(section, folder.resolve().name, found.classes, splits, found.notes())
 
 
 def _shuffled(file: ImageFile) -> tuple[bytes, str]:

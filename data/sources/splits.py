@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.data import suggest_splits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +22,7 @@ class ExampleRange:
 
 
 def resolve_split(
-    dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str, test: bool = False
+    dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str
 ) -> tuple[ExampleRange, ...]:
     """Returns the ranges of a split expression, by TFDS's own rules.
 
@@ -48,8 +47,7 @@ def resolve_split(
         raise DataNotFoundError(
             f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
             expected=f"a TFDS split expression over {known}, for example `{example}[:90%]`",
-            todo="change data.splits in the declaration"
-            + (f", for example to {suggest_splits(list(sizes), test)}" if sizes else ""),
+            todo="change data.splits in the declaration",
         ) from None
     ranges = tuple(
         ExampleRange(part.splitname, part.from_ or 0, sizes[part.splitname] if part.to is None else part.to)

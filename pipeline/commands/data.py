@@ -70,6 +70,7 @@ def _open(section: DataSection) -> ImageSource:
 
 
 def _describe(source: ImageSource) -> Iterator[str]:
+    from tfx_estimator.data.sources.image_files import ImageFilesSource
     from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
     from tfx_estimator.pipeline.config.yaml_text import inline
 
@@ -78,32 +79,25 @@ def _describe(source: ImageSource) -> Iterator[str]:
     counts = source.count_classes()
     yield f"  {len(names):,} classes: {_listed(names)}"
     for split, size in sizes.items():
-        of = [f"{name}: {counts[split][label]:,}" for label, name in enumerate(names)] if counts else []
-        yield one_line(f"  split {split}: {size:,} examples{'; ' if of else ''}{_listed(of)}")
-    yield f"  {_contents(source)}"
+        of = [f"{name} ({counts[split][label]:,})" for label, name in enumerate(names)] if counts else []
+        yield one_line(f"  split {split}: {size:,} examples{': ' if of else ''}{_listed(of)}")
+    if isinstance(source, ImageFilesSource):
+        # Its hashes find equal images.
+        source.fingerprint(list(sizes))
+        for what, found in zip(("sizes (height x width)", "channels", "formats"), source.contents):
+            kinds = sorted(found.items(), key=lambda item: -len(item[1]))
+            shown = [(" x ".join(map(str, kind)) if isinstance(kind, tuple) else kind, len(of)) for kind, of in kinds]
+            yield f"  {what}: {_listed([f'{kind} ({count:,})' for kind, count in shown])}"
+    else:
+        yield "  sizes (height x width): {} x {}; channels: {}".format(*source.info.image_shape)
     for note in source.notes():
         yield f"  note: {one_line(note)}"
     yield "data:"
-    declared = {key: value for key, value in section.dict().items() if value != DataSection(dataset="").dict()[key]}
-    yield from (f"  {key}: {inline(value)}" for key, value in declared.items() if key != "splits")
+    default = DataSection(dataset="").dict()
+    declared = {key: value for key, value in section.dict().items() if value != default[key] and key != "splits"}
+    yield from (f"  {key}: {inline(value)}" for key, value in declared.items())
     if sizes:
         yield f"  {suggest_splits(list(sizes), len(sizes) > 2)}"
-
-
-def _contents(source: ImageSource) -> str:
-    """Returns sizes, channels and formats, of images in files with the number of each."""
-    from tfx_estimator.data.sources.image_files import ImageFilesSource
-
-    height, width, channels = source.info.image_shape
-    if not isinstance(source, ImageFilesSource):
-        return f"images of {height} x {width} x {channels}"
-    # Its hashes find equal images.
-    source.fingerprint(list(source.shard_lengths()))
-    found = source.contents
-    sizes = {f"{height} x {width}": files for (height, width), files in found.sizes.items()}
-    colours = {"in colour" if channels > 1 else "grey": files for channels, files in found.channels.items()}
-    kinds = (sorted(each.items(), key=lambda item: -len(item[1])) for each in (sizes, colours, found.formats))
-    return "; ".join(_listed([f"{len(files):,} {name}" for name, files in each]) for each in kinds)
 
 
 def _listed(names: Sequence[str]) -> str:

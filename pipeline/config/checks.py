@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.package_names import is_tfds, metric_names, tfds_names
+from tfx_estimator.pipeline.config.package_names import metric_names, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
@@ -86,12 +86,12 @@ def _tfds_name(case: Case) -> Iterator[Problem]:
     """Checks that TFDS knows the data set, unless it is prepared, or other machines may have it."""
     dataset, data_dir = case.data.dataset, case.data.data_dir
     name = re.split("[/:]", dataset)[0]
-    if case.target or dataset == "digits" or is_address(data_dir or "") or not is_tfds_name(dataset) or is_tfds(name):
+    if case.target or is_address(data_dir or "") or not is_tfds_name(dataset):
         return
+    known = tfds_names()
     places = (data_dir or os.environ.get("TFDS_DATA_DIR") or "", "~/tensorflow_datasets", ".")
-    if (known := tfds_names()) and not any(
-        os.path.isdir(os.path.join(os.path.expanduser(each), name)) for each in places
-    ):
+    held = (os.path.isdir(os.path.join(os.path.expanduser(each), name)) for each in places)
+    if known and name not in (*known, "digits") and not any(held):
         near = nearest(name, known)
         todo = f"did you mean `{near}`?" if near else "see https://www.tensorflow.org/datasets/catalog/overview"
         expected = "a TFDS name, digits, package.module:Builder, ./FOLDER, or a CSV or Parquet file"

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data import names
-from tfx_estimator.pipeline.user_data.formats import SUFFIXES
+from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
 from tfx_estimator.pipeline.user_data.names import TRAIN, is_split, nfc, role
 from tfx_estimator.pipeline.user_data.reading import (
     IMAGES,
@@ -33,7 +34,7 @@ _Groups = dict[str, list[str]]
 
 
 def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
-    """Reads a folder (`pathlib.Path` or `epath.Path`) of images by class; lists it, and opens no image by its name.
+    """Reads a folder (`pathlib.Path` or `epath.Path`) of images by class; opens only files without an image's suffix.
 
     Folders are those of splits if one of them, with folders of images in it, has the name of a split; else of classes.
 
@@ -42,7 +43,7 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     """
     images: list[str] = []
     left_out: _Groups = {}
-    _walk(folder, "", (os.path.realpath(folder),), images, left_out, {})
+    _walk(folder, "", (os.path.realpath(folder),), images, left_out)
     top = _unwrapped(folder.name, "", images)
     # Folders named as splits alone, with images themselves, are no classes.
     splits = _find_splits(top, declared) or ({} if all(map(is_split, top[1])) else {TRAIN: top})
@@ -67,20 +68,18 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     )
 
 
-def _walk(
-    path: Any, name: str, above: tuple[str, ...], images: list[str], left_out: _Groups, by_suffix: dict[str, bool]
-) -> None:
+def _walk(path: Any, name: str, above: tuple[str, ...], images: list[str], left_out: _Groups) -> None:
     """Collects the names of images below a folder, and of what is left out, by the reason."""
     for entry, is_folder in names.entries(path):
         inner, why, below, count = name + entry, "", _Groups(), len(images)
         if is_folder and names.is_visible(entry):
             # A symbolic link may lead back to an ancestor.
             if (real := os.path.realpath(path / entry)) not in above:
-                _walk(path / entry, f"{inner}/", (*above, real), images, below, by_suffix)
+                _walk(path / entry, f"{inner}/", (*above, real), images, below)
             why = _EMPTY if len(images) == count else ""
         elif not names.is_visible(entry):
             why = "" if names.is_tool_file(entry) else _HIDDEN
-        elif _is_image(path, entry, by_suffix):
+        elif _is_image(path, entry):
             images.append(inner)
         else:
             why = _NO_IMAGE
@@ -88,16 +87,14 @@ def _walk(
             left_out.setdefault(reason, []).extend(found)
 
 
-def _is_image(folder: Any, name: str, by_suffix: dict[str, bool]) -> bool:
-    """Returns whether a file is an image, readable or not; of an unknown suffix one file is opened."""
-    suffix = os.path.splitext(name)[1].lower()
-    if suffix in SUFFIXES:
+def _is_image(folder: Any, name: str) -> bool:
+    """Returns whether a file has an image's suffix, even if damaged, or an image's first bytes."""
+    if name.lower().endswith(SUFFIXES):
         return True
-    if not re.fullmatch(r"[.]\w*[a-z]\w*", suffix):
-        return names.is_image(folder / name)
-    if suffix not in by_suffix:
-        by_suffix[suffix] = names.is_image(folder / name)
-    return by_suffix[suffix]
+    if not names.is_file(folder / name):
+        return False
+    with open_regular(folder / name) as file:
+        return bool(find_format(file.read(HEAD_BYTES)))
 
 
 def _grouped(images: Iterable[str]) -> _Groups:

@@ -8,8 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
-from tfx_estimator.pipeline.base.files import open_regular
-from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
+from tfx_estimator.pipeline.user_data.formats import SUFFIXES
 
 # The split of a folder without subfolders for splits.
 TRAIN = "train"
@@ -79,16 +78,6 @@ def is_visible(name: str) -> bool:
 def is_tool_file(name: str) -> bool:
     """Returns whether a name is left by a file manager or tool, so that skipping it needs no message."""
     return bool(_OF_TOOLS.fullmatch(name))
-
-
-def is_image(path: Any) -> bool:
-    """Returns whether a file has an image's suffix, even if damaged, or an image's first bytes."""
-    if path.name.lower().endswith(SUFFIXES):
-        return True
-    if not is_file(path):
-        return False
-    with open_regular(path) as file:
-        return bool(find_format(file.read(HEAD_BYTES)))
 
 
 def nfc(name: str) -> str:
