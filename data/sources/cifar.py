@@ -21,13 +21,6 @@ from tfx_estimator.pipeline.user_data.read import find_cifar
 _SHAPE = (32, 32, 3)
 _PIXELS = 32 * 32 * 3
 _KINDS = {"cifar10": (1, 10, "batches.meta.txt"), "cifar100": (2, 100, "fine_label_names.txt")}
-_CITATION = """\
-@techreport{krizhevsky2009learning,
-  author = {Krizhevsky, Alex},
-  title = {Learning multiple layers of features from tiny images},
-  institution = {University of Toronto},
-  year = {2009}
-}"""
 
 
 class CifarBinarySource(FileSource):
@@ -42,7 +35,7 @@ class CifarBinarySource(FileSource):
         if len(names) != classes:
             raise damaged(folder / file, f"it names {len(names)} classes", f"{classes}")
         description = f"{name} in binary batches: 32 x 32 colour images"
-        info = SourceInfo(name, "", _SHAPE, tuple(names), citation=_CITATION, description=description)
+        info = SourceInfo(name, "", _SHAPE, tuple(names), description=description)
         super().__init__(section, info, files)
 
     def read_batches(

@@ -20,8 +20,7 @@ from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_data.folder import read_folder
-
-_SHOWN_SIZES = 4
+from tfx_estimator.pipeline.user_data.reading import listed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,10 +185,9 @@ def _only_size(sizes: Mapping[tuple[int, int], Sequence[ImageFile]], name: str) 
     """Returns the size of all images; raises an error if they differ in it."""
     if len(sizes) > 1:
         ordered = sorted(sizes.items(), key=lambda item: -len(item[1]))
-        shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in ordered[:_SHOWN_SIZES]]
-        more = [f"{len(sizes) - _SHOWN_SIZES} more sizes"] if len(sizes) > _SHOWN_SIZES else []
+        shown = listed([f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in ordered], 4)
         raise DataError(
-            one_line(f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}"),
+            one_line(f"the images of {name} differ in size, height x width: {shown}"),
             expected="one size for all images",
             todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from tfx_estimator.pipeline.base.text import one_line
 
@@ -73,21 +73,27 @@ def _describe(source: ImageSource) -> Iterator[str]:
     from tfx_estimator.data.sources.image_files import ImageFilesSource
     from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
     from tfx_estimator.pipeline.config.yaml_text import inline
+    from tfx_estimator.pipeline.user_data.reading import listed
 
     names, section = source.info.label_names, source.section
     sizes = {split: sum(lengths) for split, lengths in source.shard_lengths().items()} if source.is_prepared else {}
     counts = source.count_classes()
-    yield f"  {len(names):,} classes: {_listed(names)}"
+    yield f"  {len(names):,} classes: {listed(names, _SHOWN)}"
     for split, size in sizes.items():
         of = [f"{name} ({counts[split][label]:,})" for label, name in enumerate(names)] if counts else []
-        yield one_line(f"  split {split}: {size:,} examples{': ' if of else ''}{_listed(of)}")
+        yield one_line(f"  split {split}: {size:,} examples{': ' if of else ''}{listed(of, _SHOWN)}")
     if isinstance(source, ImageFilesSource):
         # Its hashes find equal images.
         source.fingerprint(list(sizes))
-        for what, found in zip(("sizes (height x width)", "channels", "formats"), source.contents):
-            kinds = sorted(found.items(), key=lambda item: -len(item[1]))
-            shown = [(" x ".join(map(str, kind)) if isinstance(kind, tuple) else kind, len(of)) for kind, of in kinds]
-            yield f"  {what}: {_listed([f'{kind} ({count:,})' for kind, count in shown])}"
+        found = source.contents
+        shapes: dict[Any, Any] = {f"{height} x {width}": files for (height, width), files in found.sizes.items()}
+        for what, kinds in (
+            ("sizes (height x width)", shapes),
+            ("channels", found.channels),
+            ("formats", found.formats),
+        ):
+            ordered = sorted(kinds.items(), key=lambda item: -len(item[1]))
+            yield f"  {what}: {listed([f'{kind} ({len(files):,})' for kind, files in ordered], _SHOWN)}"
     else:
         yield "  sizes (height x width): {} x {}; channels: {}".format(*source.info.image_shape)
     for note in source.notes():
@@ -98,7 +104,3 @@ def _describe(source: ImageSource) -> Iterator[str]:
     yield from (f"  {key}: {inline(value)}" for key, value in declared.items())
     if sizes:
         yield f"  {suggest_splits(list(sizes), len(sizes) > 2)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return one_line(", ".join(names[:_SHOWN]) + (f", and {len(names) - _SHOWN:,} more" if names[_SHOWN:] else ""))

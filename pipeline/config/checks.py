@@ -65,7 +65,7 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
         yield from _check_folder_or_table(data.dataset)
     if reading and (error := reading.refusal):
         yield Problem("data.dataset", error.what, error.expected, error.todo, value=data.dataset)
-    known = [TRAIN] if data.dataset == "digits" else reading.splits if reading and not reading.refusal else []
+    known = [TRAIN] if data.dataset == "digits" else list(reading.files) if reading and not reading.refusal else []
     declared = data.splits.declared()
     for key, expression in declared.items():
         path = f"data.splits.{key}"
@@ -74,9 +74,7 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
             yield Problem(path, reason, EXAMPLES, todo, value=expression)
         elif known and (wrong := sorted(set(split_names(expression)) - {*known, "all"})):
             what = f"the data set {os.path.basename(data.dataset)} has no split `{wrong[0]}`"
-            expected = (
-                f"its splits: {', '.join(known)}" if known[1:] else f"its one split, `{known[0]}`, or parts of it"
-            )
+            expected = f"{', '.join(known)}, or parts of them"
             todo = f"set {suggest_splits(known, 'test' in declared)}"
             yield Problem(path, what, expected, todo, value=expression, depends=("data.dataset",))
     yield from _overlaps({key: each for key, each in declared.items() if not reject_split(each)}, known)
@@ -114,9 +112,7 @@ def _check_folder_or_table(dataset: str) -> Iterator[Problem]:
     if os.path.isfile(dataset) if is_table(dataset) else os.path.isdir(dataset):
         return
     todo = "check the path: it is relative to the declaration's folder"
-    what = f"there is no such {'file' if is_table(dataset) else 'folder'}"
-    if os.path.exists(dataset):
-        what = "this is a folder" if os.path.isdir(dataset) else "this is a file of another kind"
+    what = "this is a file of another kind" if os.path.isfile(dataset) else "there is no such file or folder"
     yield Problem("data.dataset", what, "a folder, a CSV or Parquet file, or a data set's name", todo, value=dataset)
 
 

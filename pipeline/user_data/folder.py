@@ -12,12 +12,12 @@ from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data import names
-from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
-from tfx_estimator.pipeline.user_data.names import TRAIN, is_split, nfc, role
+from tfx_estimator.pipeline.user_data.names import HEAD_BYTES, SUFFIXES, TRAIN, find_format, is_split, nfc, role
 from tfx_estimator.pipeline.user_data.reading import (
     IMAGES,
     Reading,
     find_classes,
+    listed,
     refuse_classes,
     refuse_one_class,
 )
@@ -27,7 +27,6 @@ _FORMS = (
     "binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin), or images in a folder "
     "for each class (cat/1.png, dog/1.png), with folders of splits above them or without"
 )
-_SHOWN = 8
 _HIDDEN, _NO_IMAGE, _NO_CLASS, _EMPTY = "hidden", "no image", "in no folder of a class", "without an image"
 # Names, by the folder that each is in, and relative to it; or by the reason.
 _Groups = dict[str, list[str]]
@@ -142,9 +141,8 @@ def _refuse(
     if classes:
         return refuse_classes(files, folder)
     held = [name for each in left_out.values() for name in each]
-    shown = ", ".join(held[:_SHOWN]) + (", ..." if held[_SHOWN:] else "")
     return DataNotFoundError(
-        one_line(f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}"),
+        one_line(f"the folder {folder} has no data set in a known format; it holds {listed(held) or 'nothing'}"),
         expected=f"a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), {_FORMS}",
         todo="change data.dataset to the folder that holds such files; put each image into the folder of its class, or "
         "name their classes in a CSV or Parquet file: image,label",
