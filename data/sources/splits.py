@@ -40,13 +40,12 @@ def resolve_split(
         for name, lengths in shard_lengths.items()
     }
     known = ", ".join(f"{name} ({size:,} examples)" for name, size in sizes.items())
-    example = "train" if "train" in sizes else next(iter(sizes), "train")
     try:
         absolute = tfds_splits.AbstractSplit.from_spec(expression).to_absolute(infos)
     except (ValueError, NotImplementedError) as error:
         raise DataNotFoundError(
             f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
-            expected=f"a TFDS split expression over {known}, for example `{example}[:90%]`",
+            expected=f"a TFDS split expression over {known}, for example `train[:90%]`",
             todo="change data.splits in the declaration",
         ) from None
     ranges = tuple(

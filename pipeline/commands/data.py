@@ -85,13 +85,9 @@ def _describe(source: ImageSource) -> Iterator[str]:
     if isinstance(source, ImageFilesSource):
         # Its hashes find equal images.
         source.fingerprint(list(sizes))
-        found = source.contents
-        shapes: dict[Any, Any] = {f"{height} x {width}": files for (height, width), files in found.sizes.items()}
-        for what, kinds in (
-            ("sizes (height x width)", shapes),
-            ("channels", found.channels),
-            ("formats", found.formats),
-        ):
+        by_size, channels, formats = source.contents
+        shapes: dict[Any, Any] = {f"{height} x {width}": files for (height, width), files in by_size.items()}
+        for what, kinds in zip(("sizes (height x width)", "channels", "formats"), (shapes, channels, formats)):
             ordered = sorted(kinds.items(), key=lambda item: -len(item[1]))
             yield f"  {what}: {listed([f'{kind} ({len(files):,})' for kind, files in ordered], _SHOWN)}"
     else:
