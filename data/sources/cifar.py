@@ -30,6 +30,7 @@ class CifarBinarySource(FileSource):
         name, found = find_cifar(folder)
         # Bytes of labels, of which the last one counts; classes; and the file that names them.
         self._label_bytes, classes, file = _KINDS[name]
+        self._record = self._label_bytes + _PIXELS
         files = {split: [ExampleFile(path, self._count(path)) for path in paths] for split, paths in found.items()}
         names = read_names(folder / file) if (folder / file).exists() else list(map(str, range(classes)))
         if len(names) != classes:
@@ -42,23 +43,18 @@ class CifarBinarySource(FileSource):
         self, file: ExampleFile, start: int, stop: int, size: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See FileSource."""
-        record = self._record
         with reading(file.path), open_regular(file.path) as stream:
-            stream.seek(start * record)
+            stream.seek(start * self._record)
             for first in range(start, stop, size):
                 count = min(size, stop - first)
-                block = stream.read(count * record)
-                if len(block) < count * record:
+                block = stream.read(count * self._record)
+                if len(block) < count * self._record:
                     raise damaged(
-                        file.path, f"it ends after {first + len(block) // record:,} images", f"{file.count:,}"
+                        file.path, f"it ends after {first + len(block) // self._record:,} images", f"{file.count:,}"
                     )
-                records = np.frombuffer(block, np.uint8).reshape(count, record)
+                records = np.frombuffer(block, np.uint8).reshape(count, self._record)
                 planes = records[:, self._label_bytes :].reshape(count, 3, 32, 32)
                 yield planes.transpose(0, 2, 3, 1), records[:, self._label_bytes - 1]
-
-    @property
-    def _record(self) -> int:
-        return self._label_bytes + _PIXELS
 
     def _count(self, path: Any) -> int:
         with reading(path), open_regular(path):
