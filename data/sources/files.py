@@ -12,7 +12,7 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.user_data.table import refuse_encoding
+from tfx_estimator.pipeline.user_data.read import refuse_encoding
 
 _TODO = "fetch the file again, or remove it from the folder"
 # The largest files that are read as a whole.

@@ -11,7 +11,7 @@ import gzip
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,7 +22,7 @@ from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.user_data.records import find_idx
+from tfx_estimator.pipeline.user_data.read import find_idx
 
 _NAMES_FILE = "label_names.txt"
 
@@ -53,7 +53,7 @@ class IdxSource(FileSource):
             raise damaged(folder, f"its images differ in shape: {text}", "one shape")
         height, width, channels = next(iter(shapes.values()))
         names = folder / _NAMES_FILE
-        label_names = read_names(names) if names.exists() else list(map(str, range(_count_classes(files))))
+        label_names = read_names(names) if names.exists() else _number_classes(files)
         info = SourceInfo(
             name=folder.resolve().name,
             version="",
@@ -84,35 +84,22 @@ class IdxSource(FileSource):
                     raise _wrong_length(path, dims, length)
 
 
-def _count_classes(files: dict[str, list[ExampleFile]]) -> int:
-    """Returns the number of classes in the labels of the first split, `train` if there is one."""
-    todo = f"correct the labels, or list the classes in a {_NAMES_FILE} next to the files, one name per line"
-    num_classes = 0
-    for split, (file,) in files.items():
-        first = _first_of_each(file)
-        if not num_classes:
-            num_classes = len(first)
-            label = next((label for rank, label in enumerate(sorted(first)) if label != rank), None)
-            if label is not None:
-                gap = next(missing for missing in range(label) if missing not in first)
-                what = f"example {first[label]:,} has the label {label}, but none has the label {gap}"
-                raise damaged(file.label_path, what, "examples of every class, from 0 to the last", todo)
-        for label, index in first.items():
-            if label >= num_classes:
-                what = f"example {index:,} of split {split!r} has the label {label}"
-                raise damaged(file.label_path, what, f"labels of the training file, 0 to {num_classes - 1}", todo)
-    return num_classes
-
-
-def _first_of_each(file: ExampleFile) -> dict[int, int]:
-    """Returns the index of the first example with each label that occurs."""
-    first: dict[int, int] = {}
-    size = 1 << 16
-    for number, batch in enumerate(_values(file.label_path, 0, file.count, size)):
-        labels, indices = np.unique(batch, return_index=True)
-        for label, index in zip(labels.tolist(), indices.tolist()):
-            first.setdefault(label, number * size + index)
-    return first
+def _number_classes(files: Mapping[str, Sequence[ExampleFile]]) -> list[str]:
+    """Returns the labels of the first split, `train` if there is one, as the classes."""
+    count = 0
+    for (file,) in files.values():
+        labels = {
+            label for each in _values(file.label_path, 0, file.count, 1 << 16) for label in np.unique(each).tolist()
+        }
+        count = count or len(labels)
+        if max(labels) >= count:
+            raise damaged(
+                file.label_path,
+                f"it holds the labels {', '.join(map(str, sorted(labels)))}",
+                "those of the training file, from 0 on without a gap",
+                f"correct the labels, or list the classes in a {_NAMES_FILE} next to the files, one name per line",
+            )
+    return list(map(str, range(count)))
 
 
 def _dims(path: Any, allowed: tuple[int, ...]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from tfx_estimator.data.sources.files import IMAGE_BYTES, damaged, reading
 from tfx_estimator.pipeline.base.errors import DataError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.user_data.formats import EXPECTED, HEAD_BYTES, READ, find_format
+from tfx_estimator.pipeline.user_data.names import EXPECTED, HEAD_BYTES, READ, find_format
 
 # Offset of a PNG's colour type, and the types of grey without and with alpha.
 _COLOUR_TYPE, _GREY_TYPES = 25, (b"\0", b"\4")

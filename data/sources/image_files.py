@@ -1,4 +1,4 @@
-"""Images in separate files: the base of image folders and tables of paths."""
+"""Images in separate files: the base of folders by class and tables of paths; and folders by class."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
-
-_SHOWN_SIZES = 4
+from tfx_estimator.pipeline.user_data.folder import read_folder
+from tfx_estimator.pipeline.user_data.reading import listed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +138,25 @@ class ImageFilesSource(ImageSource):
         return found
 
 
+class ImageFolderSource(ImageFilesSource):
+    """Reads a folder for each class, below folders of splits or not."""
+
+    def __init__(self, section: DataSection, folder: Any) -> None:
+        found = read_folder(folder, section.splits.names())
+        if found.refusal:
+            raise found.refusal
+        labels = {name: label for label, name in enumerate(found.classes)}
+        splits = {
+            split: [
+                ImageFile(found.folders[split] / name, f"{split}/{name}", labels[of])
+                for of, names in classes.items()
+                for name in names
+            ]
+            for split, classes in found.files.items()
+        }
+        super().__init__(section, folder.resolve().name, found.classes, splits, found.notes())
+
+
 def _shuffled(file: ImageFile) -> tuple[bytes, str]:
     try:
         key = file.key.encode()
@@ -166,10 +185,9 @@ def _only_size(sizes: Mapping[tuple[int, int], Sequence[ImageFile]], name: str) 
     """Returns the size of all images; raises an error if they differ in it."""
     if len(sizes) > 1:
         ordered = sorted(sizes.items(), key=lambda item: -len(item[1]))
-        shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in ordered[:_SHOWN_SIZES]]
-        more = [f"{len(sizes) - _SHOWN_SIZES} more sizes"] if len(sizes) > _SHOWN_SIZES else []
+        shown = listed([f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in ordered], 4)
         raise DataError(
-            one_line(f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}"),
+            one_line(f"the images of {name} differ in size, height x width: {shown}"),
             expected="one size for all images",
             todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
         )

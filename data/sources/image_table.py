@@ -13,13 +13,13 @@ from typing import Any, Optional, Union
 
 from tfx_estimator.data.sources.files import TABLE_BYTES, damaged, reading
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
-from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_data.names import TRAIN, nfc
+from tfx_estimator.pipeline.user_data.read import LABELS, PATHS, SPLITS, refuse_columns
 from tfx_estimator.pipeline.user_data.reading import find_classes, refuse_classes
-from tfx_estimator.pipeline.user_data.table import LABELS, PATHS, SPLITS, refuse_columns
 
 # What tools write where there is no value.
 _UNKNOWN = ("nan", "none", "null", "na", "n/a", "<na>")
@@ -36,10 +36,6 @@ class ImageTableSource(ImageFilesSource):
     """
 
     def __init__(self, section: DataSection, table: Any) -> None:
-        if not table.is_file():
-            raise DataNotFoundError(
-                one_line(f"no file {table}"), expected="a CSV or Parquet file", todo="change data.dataset"
-            )
         columns = _read(table)
         paths = _column(columns, PATHS, table)
         labels = list(map(nfc, _column(columns, LABELS, table)))
@@ -52,12 +48,19 @@ class ImageTableSource(ImageFilesSource):
             raise _missing(table, labels.index(unknown[0]) + 1, f"label, but {unknown[0]!r}")
         notes = [f"{labels.count(each):,} rows of {table} are of the class {each!r}" for each in unknown]
         labels = [number[1] for number in numbers if number] if all(numbers) else labels
-        found: dict[str, dict[str, None]] = {}
+        found: dict[str, set[str]] = {}
         for split, label in zip(splits, labels):
-            found.setdefault(split, {})[label] = None
-        by_name = {split: list(each) for split, each in found.items()}
-        names = _numbered(labels, splits, table) if all(numbers) else find_classes(by_name)
-        if error := refuse_classes(by_name, table):
+            found.setdefault(split, set()).add(label)
+        names = find_classes(found)
+        # A wrong label must not become a class.
+        if all(numbers) and (wrong := set(names) - {str(label) for label in range(len(names))}):
+            row = next(row for row, label in enumerate(labels, 1) if label in wrong)
+            raise DataError(
+                one_line(f"{table}: row {row:,} has the label {labels[row - 1]}, of {len(names)} different ones"),
+                expected="labels that are names, or whole numbers from 0 on without a gap",
+                todo="correct the labels; leave out rows without one",
+            )
+        if error := refuse_classes(found, table):
             raise error
         index = {name: label for label, name in enumerate(names)}
         files: dict[str, list[ImageFile]] = {split: [] for split in found}
@@ -180,22 +183,3 @@ def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
                 expected="each image once",
                 todo="remove one of them",
             )
-
-
-def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[str]:
-    """Returns the classes of numeric labels: from 0 without a gap, each with training examples."""
-    trained = {label for label, split in zip(labels, splits) if split == TRAIN or TRAIN not in splits}
-    count = 0
-    while str(count) in trained:
-        count += 1
-    names = {str(label): None for label in range(count)}
-    for row, label in enumerate(labels, 1):
-        if label == "-1":
-            raise _missing(table, row, "class, but the label -1")
-        if label not in names:
-            raise DataError(
-                one_line(f"{table}: row {row:,} has the label {label}, but no training image has the label {count}"),
-                expected="labels that are names, or numbers from 0 to the last, each with training images",
-                todo="correct the labels",
-            )
-    return list(names)

@@ -10,10 +10,11 @@ from typing import Any
 from tfx_estimator.data.sources.files import reading
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.paths import is_path, is_table
+from tfx_estimator.pipeline.user_data.read import find_layout
 from tfx_estimator.pipeline.user_data.reading import CIFAR, IDX, TFDS
-from tfx_estimator.pipeline.user_data.records import find_layout
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
 
@@ -48,17 +49,9 @@ def open_source(section: DataSection) -> ImageSource:
 
 
 def _open(section: DataSection) -> ImageSource:
-    # Imports only the source in use: IDX files do not need TensorFlow Datasets.
     dataset = section.dataset
-    if is_table(dataset):
-        from tfx_estimator.data.sources.image_table import ImageTableSource
-
-        _refuse_version(section)
-        table = _path(dataset)
-        with reading(table, "change the permissions of its folder"):
-            return ImageTableSource(section, table)
     if is_path(dataset) or (os.sep in dataset and os.path.isdir(dataset)):
-        return _open_folder(section)
+        return _open_path(section)
     from tfx_estimator.data.sources.tfds_lookup import find_by_class, find_by_name
     from tfx_estimator.data.sources.tfds_source import TfdsSource
 
@@ -68,43 +61,35 @@ def _open(section: DataSection) -> ImageSource:
         return TfdsSource(section, find_by_name(section))
     except DataNotFoundError:
         if _path(dataset).is_dir():
-            return _open_folder(section)
+            return _open_path(section)
         raise
 
 
-def _open_folder(section: DataSection) -> ImageSource:
-    folder = _path(section.dataset)
-    with reading(folder, "change its permissions"):
-        return _recognised(section, folder)
+def _open_path(section: DataSection) -> ImageSource:
+    # Imports only the source in use: IDX files do not need TensorFlow Datasets.
+    path, table = _path(section.dataset), is_table(section.dataset)
+    with reading(path, "change its permissions, or those of its folder"):
+        if not (path.is_file() if table else path.is_dir()):
+            raise DataNotFoundError(
+                one_line(f"no {'file' if table else 'folder'} {path}"),
+                expected="a CSV or Parquet file, or a folder of a prepared TFDS data set, IDX files, CIFAR binary "
+                "batches, or images by class",
+                todo="change data.dataset",
+            )
+        if table:
+            from tfx_estimator.data.sources.image_table import ImageTableSource
 
+            return ImageTableSource(section, path)
+        layout = find_layout(path)
+        if layout == TFDS:
+            from tfx_estimator.data.sources.tfds_lookup import find_in_folder
+            from tfx_estimator.data.sources.tfds_source import TfdsSource
 
-def _recognised(section: DataSection, folder: Any) -> ImageSource:
-    if not folder.is_dir():
-        raise DataNotFoundError(
-            f"no folder {folder}",
-            expected="a folder of a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class",
-            todo="change data.dataset",
-        )
-    layout = find_layout(folder)
-    if layout == TFDS:
-        from tfx_estimator.data.sources.tfds_lookup import find_in_folder
-        from tfx_estimator.data.sources.tfds_source import TfdsSource
+            return TfdsSource(section, find_in_folder(section, path))
+        from tfx_estimator.data.sources import cifar, idx, image_files
 
-        return TfdsSource(section, find_in_folder(section, folder))
-    from tfx_estimator.data.sources import cifar, idx, image_folder
-
-    _refuse_version(section)
-    kinds = {IDX: idx.IdxSource, CIFAR: cifar.CifarBinarySource}
-    return kinds.get(layout, image_folder.ImageFolderSource)(section, folder)
-
-
-def _refuse_version(section: DataSection) -> None:
-    if section.version:
-        raise DataNotFoundError(
-            f"no version {section.version!r} of {section.dataset}: its files have no version",
-            expected="files, with no data.version",
-            todo="remove data.version; changed files are detected by their contents",
-        )
+        kinds = {IDX: idx.IdxSource, CIFAR: cifar.CifarBinarySource}
+        return kinds.get(layout, image_files.ImageFolderSource)(section, path)
 
 
 def _path(path: str) -> Any:

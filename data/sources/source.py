@@ -110,7 +110,7 @@ class ImageSource(abc.ABC):
         Raises:
             DataNotFoundError: no such split, no such slice, or an empty one.
         """
-        return resolve_split(self.info.name, self.shard_lengths(), expression, self.section.splits.test is not None)
+        return resolve_split(self.info.name, self.shard_lengths(), expression)
 
     def resolve_disjoint(self) -> dict[str, tuple[ExampleRange, ...]]:
         """Returns the example ranges of each declared split; no two share an example.

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.data import suggest_splits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +22,7 @@ class ExampleRange:
 
 
 def resolve_split(
-    dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str, test: bool = False
+    dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str
 ) -> tuple[ExampleRange, ...]:
     """Returns the ranges of a split expression, by TFDS's own rules.
 
@@ -41,15 +40,13 @@ def resolve_split(
         for name, lengths in shard_lengths.items()
     }
     known = ", ".join(f"{name} ({size:,} examples)" for name, size in sizes.items())
-    example = "train" if "train" in sizes else next(iter(sizes), "train")
     try:
         absolute = tfds_splits.AbstractSplit.from_spec(expression).to_absolute(infos)
     except (ValueError, NotImplementedError) as error:
         raise DataNotFoundError(
             f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
-            expected=f"a TFDS split expression over {known}, for example `{example}[:90%]`",
-            todo="change data.splits in the declaration"
-            + (f", for example to {suggest_splits(list(sizes), test)}" if sizes else ""),
+            expected=f"a TFDS split expression over {known}, for example `train[:90%]`",
+            todo="change data.splits in the declaration",
         ) from None
     ranges = tuple(
         ExampleRange(part.splitname, part.from_ or 0, sizes[part.splitname] if part.to is None else part.to)

@@ -11,8 +11,7 @@ from typing import Any, Optional
 from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.user_data.names import subfolders
-from tfx_estimator.pipeline.user_data.records import FEATURES_FILE, INFO_FILE, find_prepared, is_prepared
+from tfx_estimator.pipeline.user_data.read import FEATURES_FILE, INFO_FILE, find_prepared, prepared_versions
 from tfx_estimator.pipeline.user_source import loader
 
 
@@ -114,6 +113,7 @@ def _find(
     from etils import epath
     from tensorflow_datasets.core import dataset_builder
     from tensorflow_datasets.core.utils import file_utils
+    from tensorflow_datasets.core.utils import version as tfds_version
 
     if config is None and cls is not None:
         config = cls.default_builder_config.name if cls.BUILDER_CONFIGS else ""
@@ -122,8 +122,8 @@ def _find(
         parent = epath.Path(data_dir).expanduser() / name
         # Without its class, the folder names the default config.
         parent /= (dataset_builder.load_default_config_name(parent) or "") if config is None else config
-        for version in _prepared_versions(parent):
-            versions.setdefault(version, parent / str(version))
+        for folder in prepared_versions(parent) if parent.is_dir() else ():
+            versions.setdefault(tfds_version.Version(folder.name), folder)
     prepared = _newest(list(versions), wanted)
     if prepared is not None:
         return FoundBuilder(open_prepared(versions[prepared]), cls)
@@ -150,16 +150,6 @@ def _class_version(cls: Any) -> Optional[str]:
     config = cls.default_builder_config if cls.BUILDER_CONFIGS else None
     version = (config.version if config else None) or cls.VERSION
     return str(version) if version else None
-
-
-def _prepared_versions(folder: Any) -> list[Any]:
-    from tensorflow_datasets.core.utils import version as tfds_version
-
-    if not folder.is_dir():
-        return []
-    folders = [path for path in subfolders(folder) if tfds_version.Version.is_valid(path.name)]
-    names = [path.name for path in folders if is_prepared(path)]
-    return sorted(map(tfds_version.Version, names))
 
 
 def _newest(versions: list[Any], wanted: Optional[str]) -> Any:

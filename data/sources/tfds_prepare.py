@@ -12,7 +12,6 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
-from tfx_estimator.data.sources.tfds_lookup import is_prepared
 from tfx_estimator.pipeline.base.ending.scratch import shared, shared_lock
 from tfx_estimator.pipeline.base.errors import (
     DamagedDataError,
@@ -23,6 +22,7 @@ from tfx_estimator.pipeline.base.errors import (
 )
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.user_data.read import is_prepared
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 _CONNECT_SECONDS = 5.0

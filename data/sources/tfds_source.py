@@ -14,11 +14,12 @@ from tfx_estimator.data.sources.files import fingerprint_files
 from tfx_estimator.data.sources.image_decoding import to_channels
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
-from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared
+from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, open_prepared
 from tfx_estimator.data.sources.tfds_lookup import prepared_damage as _damaged
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
 from tfx_estimator.pipeline.user_data.names import nfc
+from tfx_estimator.pipeline.user_data.read import is_prepared
 
 # Limit of the decoded pixels of a batch: large images have small batches.
 _BATCH_BYTES = 16 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from tfx_estimator.pipeline.base.text import one_line
 
@@ -70,41 +70,33 @@ def _open(section: DataSection) -> ImageSource:
 
 
 def _describe(source: ImageSource) -> Iterator[str]:
+    from tfx_estimator.data.sources.image_files import ImageFilesSource
     from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
     from tfx_estimator.pipeline.config.yaml_text import inline
+    from tfx_estimator.pipeline.user_data.reading import listed
 
     names, section = source.info.label_names, source.section
     sizes = {split: sum(lengths) for split, lengths in source.shard_lengths().items()} if source.is_prepared else {}
     counts = source.count_classes()
-    yield f"  {len(names):,} classes: {_listed(names)}"
+    yield f"  {len(names):,} classes: {listed(names, _SHOWN)}"
     for split, size in sizes.items():
-        of = [f"{name}: {counts[split][label]:,}" for label, name in enumerate(names)] if counts else []
-        yield one_line(f"  split {split}: {size:,} examples{'; ' if of else ''}{_listed(of)}")
-    yield f"  {_contents(source)}"
+        of = [f"{name} ({counts[split][label]:,})" for label, name in enumerate(names)] if counts else []
+        yield one_line(f"  split {split}: {size:,} examples{': ' if of else ''}{listed(of, _SHOWN)}")
+    if isinstance(source, ImageFilesSource):
+        # Its hashes find equal images.
+        source.fingerprint(list(sizes))
+        by_size, channels, formats = source.contents
+        shapes: dict[Any, Any] = {f"{height} x {width}": files for (height, width), files in by_size.items()}
+        for what, kinds in zip(("sizes (height x width)", "channels", "formats"), (shapes, channels, formats)):
+            ordered = sorted(kinds.items(), key=lambda item: -len(item[1]))
+            yield f"  {what}: {listed([f'{kind} ({len(files):,})' for kind, files in ordered], _SHOWN)}"
+    else:
+        yield "  sizes (height x width): {} x {}; channels: {}".format(*source.info.image_shape)
     for note in source.notes():
         yield f"  note: {one_line(note)}"
     yield "data:"
-    declared = {key: value for key, value in section.dict().items() if value != DataSection(dataset="").dict()[key]}
-    yield from (f"  {key}: {inline(value)}" for key, value in declared.items() if key != "splits")
+    default = DataSection(dataset="").dict()
+    declared = {key: value for key, value in section.dict().items() if value != default[key] and key != "splits"}
+    yield from (f"  {key}: {inline(value)}" for key, value in declared.items())
     if sizes:
         yield f"  {suggest_splits(list(sizes), len(sizes) > 2)}"
-
-
-def _contents(source: ImageSource) -> str:
-    """Returns sizes, channels and formats, of images in files with the number of each."""
-    from tfx_estimator.data.sources.image_files import ImageFilesSource
-
-    height, width, channels = source.info.image_shape
-    if not isinstance(source, ImageFilesSource):
-        return f"images of {height} x {width} x {channels}"
-    # Its hashes find equal images.
-    source.fingerprint(list(source.shard_lengths()))
-    found = source.contents
-    sizes = {f"{height} x {width}": files for (height, width), files in found.sizes.items()}
-    colours = {"in colour" if channels > 1 else "grey": files for channels, files in found.channels.items()}
-    kinds = (sorted(each.items(), key=lambda item: -len(item[1])) for each in (sizes, colours, found.formats))
-    return "; ".join(_listed([f"{len(files):,} {name}" for name, files in each]) for each in kinds)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return one_line(", ".join(names[:_SHOWN]) + (f", and {len(names) - _SHOWN:,} more" if names[_SHOWN:] else ""))

@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.package_names import is_tfds, metric_names, tfds_names
+from tfx_estimator.pipeline.config.package_names import metric_names, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
@@ -65,7 +65,7 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
         yield from _check_folder_or_table(data.dataset)
     if reading and (error := reading.refusal):
         yield Problem("data.dataset", error.what, error.expected, error.todo, value=data.dataset)
-    known = [TRAIN] if data.dataset == "digits" else reading.splits if reading and not reading.refusal else []
+    known = [TRAIN] if data.dataset == "digits" else list(reading.files) if reading and not reading.refusal else []
     declared = data.splits.declared()
     for key, expression in declared.items():
         path = f"data.splits.{key}"
@@ -74,9 +74,7 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
             yield Problem(path, reason, EXAMPLES, todo, value=expression)
         elif known and (wrong := sorted(set(split_names(expression)) - {*known, "all"})):
             what = f"the data set {os.path.basename(data.dataset)} has no split `{wrong[0]}`"
-            expected = (
-                f"its splits: {', '.join(known)}" if known[1:] else f"its one split, `{known[0]}`, or parts of it"
-            )
+            expected = f"{', '.join(known)}, or parts of them"
             todo = f"set {suggest_splits(known, 'test' in declared)}"
             yield Problem(path, what, expected, todo, value=expression, depends=("data.dataset",))
     yield from _overlaps({key: each for key, each in declared.items() if not reject_split(each)}, known)
@@ -86,12 +84,12 @@ def _tfds_name(case: Case) -> Iterator[Problem]:
     """Checks that TFDS knows the data set, unless it is prepared, or other machines may have it."""
     dataset, data_dir = case.data.dataset, case.data.data_dir
     name = re.split("[/:]", dataset)[0]
-    if case.target or dataset == "digits" or is_address(data_dir or "") or not is_tfds_name(dataset) or is_tfds(name):
+    if case.target or is_address(data_dir or "") or not is_tfds_name(dataset):
         return
+    known = tfds_names()
     places = (data_dir or os.environ.get("TFDS_DATA_DIR") or "", "~/tensorflow_datasets", ".")
-    if (known := tfds_names()) and not any(
-        os.path.isdir(os.path.join(os.path.expanduser(each), name)) for each in places
-    ):
+    held = (os.path.isdir(os.path.join(os.path.expanduser(each), name)) for each in places)
+    if known and name not in (*known, "digits") and not any(held):
         near = nearest(name, known)
         todo = f"did you mean `{near}`?" if near else "see https://www.tensorflow.org/datasets/catalog/overview"
         expected = "a TFDS name, digits, package.module:Builder, ./FOLDER, or a CSV or Parquet file"
@@ -114,9 +112,7 @@ def _check_folder_or_table(dataset: str) -> Iterator[Problem]:
     if os.path.isfile(dataset) if is_table(dataset) else os.path.isdir(dataset):
         return
     todo = "check the path: it is relative to the declaration's folder"
-    what = f"there is no such {'file' if is_table(dataset) else 'folder'}"
-    if os.path.exists(dataset):
-        what = "this is a folder" if os.path.isdir(dataset) else "this is a file of another kind"
+    what = "this is a file of another kind" if os.path.isfile(dataset) else "there is no such file or folder"
     yield Problem("data.dataset", what, "a folder, a CSV or Parquet file, or a data set's name", todo, value=dataset)
 
 

@@ -13,16 +13,10 @@ _REGISTERED = re.compile(r"^metric_types\.register_metric\(\s*(\w+)", re.MULTILI
 _TFDS = "tensorflow_datasets"
 
 
-def is_tfds(name: str) -> bool:
-    """Returns whether TFDS has a data set of this name."""
-    # Newer ones have a folder of their own.
-    return any((folder / "datasets" / name).is_dir() for folder in _folders(_TFDS)) or name in tfds_names()
-
-
 @functools.lru_cache(maxsize=1)
 def tfds_names() -> set[str]:
     """Returns the names of TFDS's data sets, and of some other classes; none without TFDS."""
-    # TFDS derives the names of older ones from those of their classes.
+    # Newer ones have a folder of their own; TFDS derives the names of others from those of their classes.
     snake = (re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", name) for name in _names(_TFDS, "*/**/*.py", _CLASS))
     found = {re.sub("([a-z0-9])([A-Z])", r"\1_\2", name).lower() for name in snake}
     return found.union(each.name for folder in _folders(_TFDS) for each in (folder / "datasets").iterdir())

@@ -15,8 +15,15 @@ from tfx_estimator.data.sources.image_table import image_paths
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.paths import is_address, is_table
-from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
-from tfx_estimator.pipeline.user_data.names import entries, is_file, is_tool_file, is_visible
+from tfx_estimator.pipeline.user_data.names import (
+    HEAD_BYTES,
+    SUFFIXES,
+    entries,
+    find_format,
+    is_file,
+    is_tool_file,
+    is_visible,
+)
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"

@@ -9,14 +9,15 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data import names
-from tfx_estimator.pipeline.user_data.formats import SUFFIXES
-from tfx_estimator.pipeline.user_data.names import TRAIN, is_split, nfc, role
+from tfx_estimator.pipeline.user_data.names import HEAD_BYTES, SUFFIXES, TRAIN, find_format, is_split, nfc, role
 from tfx_estimator.pipeline.user_data.reading import (
     IMAGES,
     Reading,
     find_classes,
+    listed,
     refuse_classes,
     refuse_one_class,
 )
@@ -26,14 +27,13 @@ _FORMS = (
     "binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin), or images in a folder "
     "for each class (cat/1.png, dog/1.png), with folders of splits above them or without"
 )
-_SHOWN = 8
 _HIDDEN, _NO_IMAGE, _NO_CLASS, _EMPTY = "hidden", "no image", "in no folder of a class", "without an image"
 # Names, by the folder that each is in, and relative to it; or by the reason.
 _Groups = dict[str, list[str]]
 
 
 def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
-    """Reads a folder (`pathlib.Path` or `epath.Path`) of images by class; lists it, and opens no image by its name.
+    """Reads a folder (`pathlib.Path` or `epath.Path`) of images by class; opens only files without an image's suffix.
 
     Folders are those of splits if one of them, with folders of images in it, has the name of a split; else of classes.
 
@@ -42,7 +42,7 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     """
     images: list[str] = []
     left_out: _Groups = {}
-    _walk(folder, "", (os.path.realpath(folder),), images, left_out, {})
+    _walk(folder, "", (os.path.realpath(folder),), images, left_out)
     top = _unwrapped(folder.name, "", images)
     # Folders named as splits alone, with images themselves, are no classes.
     splits = _find_splits(top, declared) or ({} if all(map(is_split, top[1])) else {TRAIN: top})
@@ -67,20 +67,18 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     )
 
 
-def _walk(
-    path: Any, name: str, above: tuple[str, ...], images: list[str], left_out: _Groups, by_suffix: dict[str, bool]
-) -> None:
+def _walk(path: Any, name: str, above: tuple[str, ...], images: list[str], left_out: _Groups) -> None:
     """Collects the names of images below a folder, and of what is left out, by the reason."""
     for entry, is_folder in names.entries(path):
         inner, why, below, count = name + entry, "", _Groups(), len(images)
         if is_folder and names.is_visible(entry):
             # A symbolic link may lead back to an ancestor.
             if (real := os.path.realpath(path / entry)) not in above:
-                _walk(path / entry, f"{inner}/", (*above, real), images, below, by_suffix)
+                _walk(path / entry, f"{inner}/", (*above, real), images, below)
             why = _EMPTY if len(images) == count else ""
         elif not names.is_visible(entry):
             why = "" if names.is_tool_file(entry) else _HIDDEN
-        elif _is_image(path, entry, by_suffix):
+        elif _is_image(path, entry):
             images.append(inner)
         else:
             why = _NO_IMAGE
@@ -88,16 +86,14 @@ def _walk(
             left_out.setdefault(reason, []).extend(found)
 
 
-def _is_image(folder: Any, name: str, by_suffix: dict[str, bool]) -> bool:
-    """Returns whether a file is an image, readable or not; of an unknown suffix one file is opened."""
-    suffix = os.path.splitext(name)[1].lower()
-    if suffix in SUFFIXES:
+def _is_image(folder: Any, name: str) -> bool:
+    """Returns whether a file has an image's suffix, even if damaged, or an image's first bytes."""
+    if name.lower().endswith(SUFFIXES):
         return True
-    if not re.fullmatch(r"[.]\w*[a-z]\w*", suffix):
-        return names.is_image(folder / name)
-    if suffix not in by_suffix:
-        by_suffix[suffix] = names.is_image(folder / name)
-    return by_suffix[suffix]
+    if not names.is_file(folder / name):
+        return False
+    with open_regular(folder / name) as file:
+        return bool(find_format(file.read(HEAD_BYTES)))
 
 
 def _grouped(images: Iterable[str]) -> _Groups:
@@ -145,9 +141,8 @@ def _refuse(
     if classes:
         return refuse_classes(files, folder)
     held = [name for each in left_out.values() for name in each]
-    shown = ", ".join(held[:_SHOWN]) + (", ..." if held[_SHOWN:] else "")
     return DataNotFoundError(
-        one_line(f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}"),
+        one_line(f"the folder {folder} has no data set in a known format; it holds {listed(held) or 'nothing'}"),
         expected=f"a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), {_FORMS}",
         todo="change data.dataset to the folder that holds such files; put each image into the folder of its class, or "
         "name their classes in a CSV or Parquet file: image,label",

@@ -1,4 +1,4 @@
-"""Names of files, classes and splits. Imports only the standard library, for `validate`."""
+"""Names of files, classes and splits, and formats of images. Imports only the standard library, for `validate`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,24 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
-from tfx_estimator.pipeline.base.files import open_regular
-from tfx_estimator.pipeline.user_data.formats import HEAD_BYTES, SUFFIXES, find_format
-
+# Enough of a file to recognise its format.
+HEAD_BYTES = 32
+# Pillow's names; the others are named in errors only.
+READ = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
+EXPECTED = "a PNG, JPEG, WebP or BMP file, or a GIF of one picture"
+_BEGINNINGS = {
+    "PNG": rb"\x89PNG\r\n\x1a\n",
+    "JPEG": rb"\xff\xd8\xff",
+    "WEBP": rb"RIFF....WEBP",
+    "BMP": rb"BM.{4}\0{4}",
+    "GIF": rb"GIF8[79]a",
+    "TIFF": rb"II[*+]\0|MM\0[*+]",
+    "HEIC": rb".{4}ftyp(?:he|mif1|msf1)",
+    "AVIF": rb".{4}ftypavi",
+}
+_NAMES = {"JPG": "JPEG", "TIF": "TIFF", "HEIF": "HEIC", "JP2": "JPEG 2000", "JXL": "JPEG XL", "DCM": "DICOM"}
+_NAMES |= {name: name for name in (*_BEGINNINGS, "PBM", "PGM", "PPM", "SVG")}
+SUFFIXES = tuple(f".{name.lower()}" for name in _NAMES)
 # The split of a folder without subfolders for splits.
 TRAIN = "train"
 # Of file managers and tools; of NAS, mounted disks and Windows.
@@ -81,14 +96,10 @@ def is_tool_file(name: str) -> bool:
     return bool(_OF_TOOLS.fullmatch(name))
 
 
-def is_image(path: Any) -> bool:
-    """Returns whether a file has an image's suffix, even if damaged, or an image's first bytes."""
-    if path.name.lower().endswith(SUFFIXES):
-        return True
-    if not is_file(path):
-        return False
-    with open_regular(path) as file:
-        return bool(find_format(file.read(HEAD_BYTES)))
+def find_format(head: bytes, name: str = "") -> str:
+    """Returns the format that a file's first bytes show, or else its name; empty if it is no image."""
+    shown = (each for each, beginning in _BEGINNINGS.items() if re.match(beginning, head, re.DOTALL))
+    return next(shown, _NAMES.get(name.rpartition(".")[2].upper(), ""))
 
 
 def nfc(name: str) -> str:

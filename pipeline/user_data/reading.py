@@ -16,7 +16,6 @@ TABLE = "table of images"
 IDX = "IDX files"
 CIFAR = "CIFAR binary batches"
 TFDS = "prepared TFDS data set"
-_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -41,16 +40,15 @@ class Reading:
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refusal: Optional[DataError] = None
 
-    @property
-    def splits(self) -> list[str]:
-        """The names of the splits."""
-        return list(self.files)
-
     def notes(self) -> Iterator[str]:
         """Yields what is left out, and why."""
         for why, found in sorted(self.left_out.items()):
-            more = f", and {len(found) - _SHOWN:,} more" if found[_SHOWN:] else ""
-            yield f"left out ({why}): {', '.join(found[:_SHOWN])}{more} of {self.place}"
+            yield f"left out ({why}): {listed(found)} of {self.place}"
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Returns the first names, and how many more there are."""
+    return one_line(", ".join(names[:most]) + (f", and {len(names) - most:,} more" if names[most:] else ""))
 
 
 def find_classes(found: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from tests.data.sizes import opened, split_sizes
 from tests.data.sources.conftest import write_idx
 from tests.root import run_python
-from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 
 pytestmark = pytest.mark.unit
 
@@ -101,7 +101,7 @@ def test_one_wrong_label_does_not_make_classes(idx_folder, idx_images):
     write_idx(path, labels)
     with pytest.raises(DamagedDataError, match=path.name) as caught:
         opened(idx_folder)
-    assert "example 321 has the label 200, but none has the label 10" in caught.value.what
+    assert "the labels 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200" in caught.value.what
     assert "label_names.txt" in caught.value.todo
 
 
@@ -112,15 +112,9 @@ def test_a_test_label_that_training_does_not_have_is_refused(idx_folder, idx_ima
     write_idx(path, labels)
     with pytest.raises(DamagedDataError, match=path.name) as caught:
         opened(idx_folder)
-    assert "example 7 of split 'test' has the label 10" in caught.value.what
-    assert "0 to 9" in caught.value.expected
+    assert "8, 9, 10" in caught.value.what
     (idx_folder / "label_names.txt").write_text("\n".join("abcdefghijk"))
     assert _read_all(opened(idx_folder), "test")[1][7] == 10
-
-
-def test_files_carry_no_version(idx_folder):
-    with pytest.raises(DataError, match=r"its files have no version"):
-        opened(idx_folder, version="1.0.0")
 
 
 def test_fashion_mnist_as_debian_ships_it():

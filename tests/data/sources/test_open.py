@@ -88,7 +88,7 @@ def test_a_store_that_does_not_answer(monkeypatch):
     def respond(folder):
         raise tf.errors.FailedPreconditionError(None, None, f"Error executing an HTTP request for {folder}")
 
-    monkeypatch.setattr(tfds_lookup, "_prepared_versions", respond)
+    monkeypatch.setattr(tfds_lookup, "prepared_versions", respond)
     with pytest.raises(DataError, match="mnist in gs://mine/tfds cannot be accessed: Error executing") as caught:
         opened("mnist", data_dir="gs://mine/tfds")
     assert "gcloud auth application-default login" in caught.value.todo

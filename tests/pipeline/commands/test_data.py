@@ -43,8 +43,8 @@ def pets(tmp_path):
 def test_a_table(shown, pets):
     output, section = shown(pets)
     assert output.startswith(f"table of images: {pets}\n  2 classes: cat, dog\n")
-    assert "split train: 8 examples; cat: 4, dog: 4\n" in output
-    assert "  12 4 x 6; 8 in colour, 4 grey; 12 JPEG\n" in output
+    assert "split train: 8 examples: cat (4), dog (4)\n" in output
+    assert "  sizes (height x width): 4 x 6 (12)\n  channels: 3 (8), 1 (4)\n  formats: JPEG (12)\n" in output
     source = opened(**section)
     assert {split: sum(len(part) for part in parts) for split, parts in source.resolve_disjoint().items()} == {
         "train": 8,
@@ -58,8 +58,8 @@ def test_idx_files(shown, tmp_path):
         write_idx(tmp_path / f"{prefix}-labels-idx1-ubyte.gz", (np.arange(count) % 3).astype(np.uint8))
     output, section = shown(tmp_path)
     assert output.startswith(f"IDX files: {tmp_path}\n  3 classes: 0, 1, 2\n")
-    assert "split train: 30 examples; 0: 10, 1: 10, 2: 10\n" in output
-    assert "split test: 10 examples; 0: 4, 1: 3, 2: 3\n" in output
+    assert "split train: 30 examples: 0 (10), 1 (10), 2 (10)\n" in output
+    assert "split test: 10 examples: 0 (4), 1 (3), 2 (3)\n" in output
     assert set(opened(**section).resolve_disjoint()) == {"train", "eval"}
 
 

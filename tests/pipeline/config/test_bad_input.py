@@ -37,7 +37,7 @@ REPLACED = [
     ("train[:90%]", "train[10%:500]", ["one end is in percent, and the other is not"]),
     ("train[:90%]", "train+", ["a part of the expression is empty"]),
     ("dataset: mnist", "dataset: digits", ["mine.yaml:4  data.splits.eval: test", "digits has no split `test`"]),
-    ("dataset: mnist", "dataset: ./images", ["data.dataset: ", "there is no such folder"]),
+    ("dataset: mnist", "dataset: ./images", ["data.dataset: ", "there is no such file or folder"]),
     ("dataset: mnist", "dataset: nowhere.sets:Mine", ["there is no module `nowhere.sets`"]),
     ("500", "500\n  xla: auto", ["measure it with `tfx-estimator bench strategies SOURCE --vary xla=false,true`"]),
     ("500", "500\n  xla: 'true'", ["trainer.xla: 'true'", "write true or false"]),

@@ -174,6 +174,14 @@ def test_the_suggestion_for_a_folder_around_the_classes_reads_them(tmp_path, cap
     assert _counts(opened(suggested)) == {"train": {"Cat": 12, "Dog": 12}}
 
 
+def test_the_suggestion_for_a_folder_with_a_table_of_its_images_reads_them(tmp_path, capsys):
+    rows = "".join(f"images/{number}.png,{'cat' if number % 2 else 'dog'}\n" for number in range(12))
+    _grow(tmp_path, {"images": 12, ".": {"a_submission.csv": "id,label\n1,cat\n", "train.csv": f"image,label\n{rows}"}})
+    assert main(["data", str(tmp_path)]) == DataError.exit_code
+    (suggested,) = re.findall("set data.dataset to (.*)", capsys.readouterr().err)
+    assert _counts(opened(suggested)) == {"train": {"cat": 6, "dog": 6}}
+
+
 def test_the_suggestion_for_images_of_several_sizes_reads_them(tmp_path, capsys):
     _grow(tmp_path / "pets", {"cat": 12, "dog": 12})
     Image.new("RGB", (30, 20)).save(tmp_path / "pets" / "cat" / "0.png")
@@ -207,7 +215,7 @@ def test_validate_and_the_source_refuse_alike(tmp_path, tree, text):
             call()
 
 
-def test_of_files_by_another_suffix_one_is_opened(tmp_path):
+def test_files_by_another_suffix_are_opened(tmp_path):
     suffixes = {"cat": {f"{n}.jfif": _image(n, "jpeg") for n in range(3)}, "dog": {str(n): _image(n) for n in range(4)}}
     suffixes["cat"] |= {f"{n}.txt": "a" for n in range(3)}
     found = read_folder(_grow(tmp_path, suffixes))
