@@ -107,8 +107,8 @@ def compare(
         train_step: Trains on a batch, and returns its loss.
         variables: Those of Keras, by place.
     """
-    draws, losses = Draws(), []
-    given, largest, wrong, compared = enumerate(batches), {"loss": 0.0}, {}, dict[str, bool]()
+    draws, given, losses = Draws(), enumerate(batches), list[float]()
+    largest, wrong, compared = {"loss": 0.0}, dict[str, float](), dict[str, bool]()
     for count, tensors in itertools.groupby(moved, key=operator.itemgetter(0)):
         with draws.fixed():
             for draws.step, batch in itertools.islice(given, count - len(losses)):
