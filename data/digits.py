@@ -33,7 +33,7 @@ class Digits(tfds.core.GeneratorBasedBuilder):
     def _info(self) -> tfds.core.DatasetInfo:
         return tfds.core.DatasetInfo(
             builder=self,
-            description="1,797 handwritten digits of 43 writers (the test part of UCI's Optical Recognition of "
+            description="1,797 handwritten digits of 13 writers (the test part of UCI's Optical Recognition of "
             "Handwritten Digits, as shipped with scikit-learn): 8 x 8 images with 17 grey levels, upscaled to 28 x 28.",
             features=tfds.features.FeaturesDict(
                 {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ from tfx_estimator.pipeline.convert.tensors import Reader
 
 STEPS = 20
 _TRIED, _ROUNDED, _AFTER = "tried", "rounded", "after"
-# A tensor may differ by this multiple of what rounding alone makes of it; beyond a tenth, it is not compared.
+# A tensor may differ by this multiple of what rounding alone makes of it; beyond a tenth, that proves nothing.
 _TIMES_ROUNDED, _LOOSE = 30.0, 0.1
 
-# Kind and place of a tensor, its values before and after the steps, and the part by which rounding alone moves it.
-Moved = tuple[str, str, np.ndarray, np.ndarray, float]
+# A number of steps, kind and place of a tensor, its values before and after these, and the part by which rounding alone
+# moves it.
+Moved = tuple[int, str, str, np.ndarray, np.ndarray, float]
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Trained:
     """The Estimator after its next steps.
 
     Args:
-        folder: Of two checkpoints: after the steps, and after the same steps from weights that differ in their last
-            digit, which shows how far rounding alone moves each tensor.
+        folder: Of checkpoints after the first step and after all, and after the same from weights that differ in their
+            last digit, which shows how far rounding alone moves each tensor: in many networks each step doubles it.
         losses: The losses of the steps.
         draws: Number of random operations in a step.
     """
@@ -40,11 +42,13 @@ class Trained:
     draws: int
 
     def tensors(self, placed: Iterable[Any], reader: Reader) -> Iterator[Moved]:
-        """Yields the placed tensors; `reader` has their values before the steps."""
-        readers = [reader, *(Reader(os.path.join(self.folder, name)) for name in (_AFTER, _ROUNDED))]
-        for each in placed:
-            before, old, rounded = (found.get_tensor(each.tensor.name) * each.factor for found in readers)
-            yield each.tensor.kind, each.place, before, old, part(before, old, rounded)
+        """Yields the placed tensors after the first step and after all; `reader` has their values before these."""
+        placed = list(placed)
+        for count in sorted({1, len(self.losses)}):
+            readers = [reader, *(Reader(os.path.join(self.folder, f"{name}{count}")) for name in (_AFTER, _ROUNDED))]
+            for each in placed:
+                before, old, rounded = (found.get_tensor(each.tensor.name) * each.factor for found in readers)
+                yield count, each.tensor.kind, each.place, before, old, part(before, old, rounded)
 
 
 def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Session:
@@ -70,18 +74,21 @@ def train(
     """
     losses: list[float] = []
     # The first shows which random operations a step has.
-    for name, count in ((_TRIED, 1), (_ROUNDED, STEPS), (_AFTER, STEPS)):
+    for name, counts in ((_TRIED, (1,)), (_ROUNDED, (1, STEPS)), (_AFTER, (1, STEPS))):
         with graph.as_default():
             session = opened(spec, checkpoint)
             for each in tf.compat.v1.trainable_variables() if name == _ROUNDED else ():
                 value = session.run(each)
                 each.load(np.nextafter(value, value + 1), session)
         losses.clear()
-        for draws.step, feed in enumerate(itertools.islice(feeds(), count)):
-            losses.append(float(session.run((spec.loss, spec.train_op), feed)[0]))
+        given = enumerate(feeds())
+        for count in counts:
+            for draws.step, feed in itertools.islice(given, count - len(losses)):
+                losses.append(float(session.run((spec.loss, spec.train_op), feed)[0]))
+            with graph.as_default():
+                path = os.path.join(folder, f"{name}{len(losses)}")
+                spec.scaffold.saver.save(session, path, write_meta_graph=False, write_state=False)
         draws.keep_used()
-        with graph.as_default():
-            spec.scaffold.saver.save(session, os.path.join(folder, name), write_meta_graph=False, write_state=False)
         session.close()
     return Trained(folder, losses, len(draws.made))
 
@@ -100,18 +107,20 @@ def compare(
         train_step: Trains on a batch, and returns its loss.
         variables: Those of Keras, by place.
     """
-    draws, losses = Draws(), []
-    with draws.fixed():
-        for draws.step, batch in enumerate(batches):
-            losses.append(float(train_step(batch)))
-    largest, wrong, rounding = {"loss": difference(np.array(trained.losses), np.array(losses))}, {}, []
-    for kind, place, before, old, rounded in moved:
-        found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + _TIMES_ROUNDED * rounded
-        if not found <= most:
-            wrong[place] = found
-        if most > _LOOSE:
-            rounding.append(place)
-        else:
-            largest[kind] = max(largest.get(kind, 0.0), found)
+    draws, given, losses = Draws(), enumerate(batches), list[float]()
+    largest, wrong, compared = {"loss": 0.0}, dict[str, float](), dict[str, bool]()
+    for count, tensors in itertools.groupby(moved, key=operator.itemgetter(0)):
+        with draws.fixed():
+            for draws.step, batch in itertools.islice(given, count - len(losses)):
+                losses.append(float(train_step(batch)))
+        for _, kind, place, before, old, rounded in tensors:
+            found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + _TIMES_ROUNDED * rounded
+            if not found <= most:
+                wrong[place] = found
+            if most <= _LOOSE:
+                largest[kind] = max(largest.get(kind, 0.0), found)
+            compared[place] = compared.get(place, False) or most <= _LOOSE
+    largest["loss"] = difference(np.array(trained.losses), np.array(losses))
+    rounding = [place for place, is_compared in compared.items() if not is_compared]
     counts = {"estimator": trained.draws, "keras": len(draws.made)}
     return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts}

@@ -94,15 +94,8 @@ def compare(
         TfxEstimatorError: A candidate failed.
         NotEqualError: Accuracies differ by more than `require_equal`.
     """
-    words = [
-        "compare",
-        *_paths(sources),
-        "--workdir",
-        _path(workdir),
-        *set_words(overrides),
-        *set_words(vary, "--vary"),
-    ]
-    words += ["--repeat", str(repeat)]
+    words = ["compare", *_paths(sources), "--workdir", _path(workdir), "--repeat", str(repeat)]
+    words += [*set_words(overrides), *set_words(vary, "--vary")]
     words += ["--output", _path(output)] if output is not None else []
     words += ["--require-equal", str(require_equal)] if require_equal is not None else []
     folder = call(words, progress)
@@ -150,23 +143,9 @@ def bench(
     Raises:
         TfxEstimatorError: A strategy could not be measured.
     """
-    words = [
-        "bench",
-        "strategies",
-        _source(source),
-        "--workdir",
-        _path(workdir),
-        *set_words(overrides),
-        *set_words(vary, "--vary"),
-    ]
-    words += [
-        "--strategies",
-        listed("strategies", strategies),
-        "--paths",
-        listed("paths", paths),
-        "--device",
-        str(device),
-    ]
+    words = ["bench", "strategies", _source(source), "--workdir", _path(workdir), "--device", str(device)]
+    words += [*set_words(overrides), *set_words(vary, "--vary")]
+    words += ["--strategies", listed("strategies", strategies), "--paths", listed("paths", paths)]
     words += ["--steps", str(steps), "--warmup", str(warmup), "--rounds", str(rounds)]
     words += ["--output", _path(output)] if output is not None else []
     folder = call([*words, "--input-share" if input_share else "--no-input-share"], progress)

@@ -194,9 +194,9 @@ def _normalises_parts(model: KerasClassifier) -> bool:
 
 
 def _arrays(placed: Sequence[Placed], answers: Answers, reader: Reader) -> Iterator[tuple[str, np.ndarray]]:
-    for _, place, _, after, rounded in answers.trained.tensors(placed, reader):
-        yield f"after/{place}", after
-        yield f"rounded/{place}", np.asarray(rounded)
+    for count, _, place, _, after, rounded in answers.trained.tensors(placed, reader):
+        yield f"after/{count}/{place}", after
+        yield f"rounded/{count}/{place}", np.asarray(rounded)
     for each in placed:
         if each.tensor.name in answers.served:
             yield f"served/{each.place}", answers.served[each.tensor.name]

@@ -55,7 +55,7 @@ def convert(request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dic
 
     Args:
         request: Written by `handing`.
-        arrays: `after/PLACE`, `rounded/PLACE` and `served/PLACE`, `train/NUMBER/NAME` and `labels/NUMBER`,
+        arrays: `after/STEPS/PLACE`, `rounded/STEPS/PLACE` and `served/PLACE`, `train/NUMBER/NAME` and `labels/NUMBER`,
             `eval/NUMBER/NAME` and `logits/NUMBER`.
 
     Returns:
@@ -253,8 +253,10 @@ def _compare_steps(
     trained = Trained(**request["trained"])
     with np.load(request["weights"]) as before:
         moved = (
-            (kind, place, before[paths[place]], arrays[f"after/{place}"], float(arrays[f"rounded/{place}"]))
+            (count, kind, place, before[paths[place]], arrays[f"after/{at}"], float(arrays[f"rounded/{at}"]))
+            for count in sorted({1, len(trained.losses)})
             for kind, places in (("weight", weights.places), ("slot", slots.paths))
             for place in places
+            for at in [f"{count}/{place}"]
         )
         return compare(trained, moved, train, range(len(trained.losses)), variables)

@@ -101,7 +101,7 @@ def test_a_plain_loop_ends_with_the_estimators_weights(half: Any, keras3: Keras3
 def test_weights_that_are_only_rounding_are_excluded_and_listed(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     section = {"model": f"{NETWORKS}:normalised_twice", "optimizer": {**OPTIMIZERS["adam"], "epsilon": 1e-11}}
     proof = converted(half(**section), tmp_path / "converted")
-    assert {"conv/bias", "conv/bias/m", "norm/moving_mean"} <= set(proof.rounding)
+    assert {"conv/bias", "conv/bias/m"} <= set(proof.rounding)
     assert max(proof.next_steps.values()) <= 1e-4
 
 
