@@ -145,7 +145,11 @@ REFUSED = [
     (distribution(f"{GROUP}, workers: 1", EVALUATES), "eval.devices.gpu: [2]", "1 worker and an evaluator share"),
     (distribution("strategy: tpu"), f"{_TRAIN}.tpu", "which TPU"),
     (distribution("strategy: tpu, tpu: my-tpu, devices: {gpu: 3}"), f"{_TRAIN}.devices", "TPU's own cores"),
-    ("distribution: {eval: {strategy: tpu}}", "trainer.distribution.eval.strategy: tpu", "evaluates on CPU or GPU"),
+    (
+        "distribution: {eval: {strategy: tpu}}",
+        "trainer.distribution.eval.strategy: tpu",
+        "choose one of: one_device, mirrored",
+    ),
     (distribution("strategy: mirrored", ", evaluator: true"), "trainer.distribution.evaluator: true", "one process"),
     # The consequences of an unknown strategy are left out.
     (distribution("strategy: miror, workers: 3, devices: {cpu: 3}"), f"{_TRAIN}.strategy: miror", "`mirrored`?"),
