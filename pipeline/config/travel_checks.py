@@ -53,16 +53,12 @@ def check_travel(case: Case) -> Iterator[Problem]:
 
 def note_travel(case: Case) -> Iterator[str]:
     """Notes the packages that the image needs in addition to tfx-estimator."""
-    needs = [find_needs(each, case.search_paths) for each in _travelling(case).values()]
-    installed = {need.module: need for each in needs for need in each.installed}
-    if others := sorted(name for name in installed if not is_of_image(name)):
-        named = (f"{'/'.join(distributions_of(name)) or name} ({installed[name].where})" for name in others)
+    needs: dict[str, str] = {}
+    for each in _travelling(case).values():
+        needs |= find_needs(each, case.search_paths)
+    if others := sorted(name for name in needs if not is_of_image(name)):
+        named = (f"{'/'.join(distributions_of(name)) or name} ({needs[name]})" for name in others)
         yield f"the image must also have the packages that your modules import: {', '.join(named)}"
-    for name, need in sorted({need.module: need for each in needs for need in each.unknown}.items()):
-        yield (
-            f"{need.where} imports {name}, which is not found here: if your code adds its folder to sys.path, "
-            "it is not packed"
-        )
 
 
 def _travelling(case: Case) -> dict[str, str]:

@@ -249,10 +249,10 @@ def test_packages_that_the_image_needs_are_noted_for_a_target_only(tmp_path):
         assert f"packages that your modules import: hypothesis ({place}:1), pytest ({place}:1)" in notes
     assert not load(source).notes
     (tmp_path / "networks.py").write_text("import nowhere_to_be_found\n\ndef small(num_classes):\n    return 1\n")
-    load(source)
     for target in TARGETS:
-        with pytest.raises(DeclarationError, match="imports nowhere_to_be_found, which is not found"):
-            load(source, WHOLE[target], target)
+        assert f"your modules import: nowhere_to_be_found ({place}:1)" in " ".join(
+            load(source, WHOLE[target], target).notes
+        )
 
 
 def test_a_variable_may_name_a_secrets_file():

@@ -138,7 +138,7 @@ REFUSED = [
     ("pipeline_parallel: {stages: [[a], []], microbatches: 2}", ".stages", "each with a layer"),
     ("pipeline_parallel: {stages: 3, microbatches: 2, devices: ['cpu:0', 'cpu:1']}", ".devices", "2 for 3 stages"),
     # Strategies
-    (distribution("strategy: mirrored, cross_device_ops: auto"), f"{_TRAIN}.cross_device_ops: auto", "choice hangs"),
+    (distribution("strategy: mirrored, cross_device_ops: auto"), f"{_TRAIN}.cross_device_ops: auto", "unknown value"),
     (distribution("strategy: mirrored, devices: {cpu: 2, gpu: 2}"), f"{_TRAIN}.devices", f"--set {_TRAIN}.devices.cpu"),
     (distribution("strategy: parameter_server, devices: {cpu: [1]}"), f"{_TRAIN}.devices", "uses one CPU device"),
     (distribution(f"{GROUP}, devices: {{gpu: [1, 3]}}"), f"{_TRAIN}.devices.gpu: [1, 3]", "2 workers share this"),
