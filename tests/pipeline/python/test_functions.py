@@ -101,7 +101,7 @@ def test_what_is_varied_and_set_may_be_as_on_the_command_line() -> None:
     found = parse_variations(set_words({"trainer.optimizer.learning_rate": rates}, "--vary")[1::2])
     assert [float(each.values["trainer.optimizer.learning_rate"]) for each in found] == [0.001, 0.01]
     found = parse_variations(set_words({"a": [[1, 2], [3]], "b": {"c": 1}, "d": 7, "e": "x,y"}, "--vary")[1::2])
-    assert [tuple(each.values[key] for key in "abde") for each in found] == [
+    assert [tuple(each.values.values()) for each in found] == [
         (a, "{c: 1}", "7", e) for a in ("[1, 2]", "[3]") for e in ("x", "y")
     ]
     assert set_words("trainer.path=estimator,keras", "--vary") == ["--vary", "trainer.path=estimator,keras"]
