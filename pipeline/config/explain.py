@@ -11,7 +11,6 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.section import Key, Section, Wrong
 from tfx_estimator.pipeline.config.strategies import ALIASES
-from tfx_estimator.pipeline.config.travel_checks import shown_options
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]
@@ -31,8 +30,6 @@ def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
         parent = ".".join(path[:-1])
         todo = f"add `{path[-1]}:`" + (f" under `{parent}:`" if parent else "") + f", or --set {dotted}=VALUE"
         return Problem(dotted, what, expected, todo, where(path))
-    if path[:2] == ("beam", "options") and isinstance(value, str):
-        (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
     if kind == "choice":
         return _unknown_value(dotted, value, expected, where(path), kinds.choices(field.kind) if field else ())

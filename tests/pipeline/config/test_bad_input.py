@@ -71,8 +71,6 @@ APPENDED = [
     ("  optimizer: {clipnorm: 1}", ["did you mean `trainer.optimizer.clip_norm`?"]),
     ("evaluator: {min_accuracy: 97}", ["evaluator.min_accuracy: 97", "out of range", "at most 1", "0 to 1"]),
     ("evaluator: {slices: [lable]}", ["evaluator.slices.0: lable", "no feature `lable`", "did you mean `label`?"]),
-    ("beam: {options: [job]}", ["beam.options: job", "this is not a flag"]),
-    ("beam: {options: [--runner=x]}", ["beam.runner sets the runner"]),
     ("beam: {runner: portable}", ["1 problem", "beam.environment_type", "has no TFX", "LOOPBACK"]),
     ("beam: {runner: portable, job_endpoint: 'a:1', environment_type: EXTERNAL}", ["HOST:PORT of the worker pool"]),
     ("beam: {workers: 2}", ["beam.runner is direct, which does not take it", "set beam.runner: portable"]),
