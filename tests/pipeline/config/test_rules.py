@@ -141,8 +141,6 @@ REFUSED = [
     (distribution("strategy: mirrored, cross_device_ops: auto"), f"{_TRAIN}.cross_device_ops: auto", "unknown value"),
     (distribution("strategy: mirrored, devices: {cpu: 2, gpu: 2}"), f"{_TRAIN}.devices", f"--set {_TRAIN}.devices.cpu"),
     (distribution("strategy: parameter_server, devices: {cpu: [1]}"), f"{_TRAIN}.devices", "uses one CPU device"),
-    (distribution(f"{GROUP}, devices: {{gpu: [1, 3]}}"), f"{_TRAIN}.devices.gpu: [1, 3]", "2 workers share this"),
-    (distribution(f"{GROUP}, workers: 1", EVALUATES), "eval.devices.gpu: [2]", "1 worker and an evaluator share"),
     (distribution("strategy: tpu"), f"{_TRAIN}.tpu", "which TPU"),
     (distribution("strategy: tpu, tpu: my-tpu, devices: {gpu: 3}"), f"{_TRAIN}.devices", "TPU's own cores"),
     (
