@@ -89,7 +89,7 @@ REFUSED = [
     (f"module_file: runs.py, {TPU}", f"{_TRAIN}.strategy: tpu", "connects to its TPU"),
     (f"module_file: runs.py, {EVALUATOR}", "trainer.distribution.evaluator: true", "would do nothing"),
     ("module_file: both.py, distribution: {eval: {strategy: mirrored}}", "distribution.eval.strategy", "by itself"),
-    (f"module_file: makes.py, {SERVERS}", f"{_TRAIN}.strategy", "from makes import make as trainer_fn"),
+    (f"module_file: makes.py, {SERVERS}", f"{_TRAIN}.strategy", "into a `def trainer_fn(fn_args, schema)`"),
     (f"module_file: makes.py, {WORKERS}", f"{_TRAIN}.strategy", "(makes.py:3: tf.estimator.train_and_evaluate)"),
     ("module_file: makes.py, distribution: {train: mirrored:2}", f"{_TRAIN}.strategy", "silently train on one device"),
     # Optimizer
