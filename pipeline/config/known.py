@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tfx_estimator.pipeline.config import deploy
-
 # Dotted path in the declaration -> short name -> `package.module:function`.
 SHORT_NAMES: dict[str, dict[str, str]] = {
     "trainer.model": {
@@ -44,7 +42,6 @@ ALIASES: dict[str, str] = {
     "search_space": "tune.ranges",
     "num_trials": "tune.max_trials",
     "trainer.distribution.devices": f"{_TRAIN}.devices",
-    **deploy.ALIASES,
 }
 
 
