@@ -75,11 +75,9 @@ def _stored(files: Sequence[str], block: int, folder: str) -> dict[str, Any]:
     key = hashlib.sha256(json.dumps([list(files), block]).encode()).hexdigest()[:16]
     path = os.path.join(folder, f"record-index-{key}.json")
     found = _load(path)
-    if found:
-        _check_sizes(files, found)
-        return found
-    found = _scan_all(files, block)
-    _save(path, found)
+    if not found:
+        found = _scan_all(files, block)
+        _save(path, found)
     return found
 
 
@@ -115,17 +113,6 @@ def _scan(path: str, block: int) -> tuple[int, int, list[int]]:
             todo="prepare the data set again",
         )
     return size, count, offsets
-
-
-def _check_sizes(files: Sequence[str], found: dict[str, Any]) -> None:
-    for path, (size, count, _) in zip(files, found["files"]):
-        length = tf.io.gfile.stat(path).length
-        if length != size:
-            raise DamagedDataError(
-                f"damaged file {path}: it has {length:,} bytes",
-                expected=f"{size:,} bytes, {count:,} records, as when this training started",
-                todo="restore the file; or prepare the data set again, and restart the training",
-            )
 
 
 def _load(path: str) -> Optional[dict[str, Any]]:

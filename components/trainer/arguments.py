@@ -31,7 +31,7 @@ from tfx_estimator.pipeline.config.strategies import TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
-from tfx_estimator.pipeline.user_source.trainer_functions import TRAINER_FN, RunFn, functions_of, read_run_fn
+from tfx_estimator.pipeline.user_source.trainer_functions import TRAINER_FN, find_estimator, functions_of
 
 # For error messages about an argument: an example of its form, and what to do.
 _DISTRIBUTION = (
@@ -173,18 +173,15 @@ def check_function(settings: Settings, contract: Contract, component: str = TRAI
 
 def _check_distributed(distribution: Distribution, contract: Contract, component: str) -> None:
     argument = Argument(("distribution",), component, *_DISTRIBUTION)
-    run_fn = read_run_fn(contract.target) if contract.target else RunFn()
-    # A module file with both functions may import its trainer_fn.
-    name = run_fn.trainer_fn or (f"{pathlib.PurePath(contract.target).stem}.trainer_fn" if contract.has_both else "")
-    named = f'name it: trainer_fn="{name}"' if name else ""
     if contract.has_both:
         raise DeclarationError(
             f"{argument.call}: {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
             expected="the argument trainer_fn or run_fn: the strategies of a distribution are for a trainer_fn",
-            todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
+            todo=f'name it: trainer_fn="{pathlib.PurePath(contract.target).stem}.trainer_fn", or {_EXECUTORS}'
+            ".Executor; for the run_fn, .GenericExecutor",
         )
     case = Case.of_distribution(distribution)
-    case.run_fn, case.trainer_fn = run_fn, named
+    case.run_fn_estimator = find_estimator(contract.target) if contract.target else ""
     if problems := list(broken(RUN_FN_DISTRIBUTION, case)):
         raise argument.refusal(problems)
 

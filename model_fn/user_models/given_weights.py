@@ -10,20 +10,15 @@ import atexit
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.model_fn.step.precision import stored
-from tfx_estimator.pipeline.base.errors import UserCodeError
-
-# A variable's last name component, without the number that makes it unique in the graph, and its shape.
-_Kind = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -33,12 +28,10 @@ class GivenWeights:
     Args:
         prefix: Prefix of a checkpoint, deleted when this process exits, with a tensor for each index.
         places: Indices of the weights that the function set.
-        kinds: Kinds of all variables of the network.
     """
 
     prefix: str
     places: tuple[int, ...]
-    kinds: tuple[_Kind, ...]
 
     def begin(self, network: tf.keras.Model) -> None:
         """Initialises the variables of an Estimator's graph; a checkpoint or a declared warm start overrides it.
@@ -47,14 +40,6 @@ class GivenWeights:
             network: With all its variables, in replica context.
         """
         variables = stored(network.weights)
-        if (kinds := _kinds(variables)) != self.kinds:
-            differ = [f"{one} and then {other}" for one, other in zip(self.kinds, kinds) if one != other]
-            raise UserCodeError(
-                "trainer.model: the function gives its network weights, and returned two different networks: "
-                f"{differ[0] if differ else f'{len(self.kinds)} variables and then {len(kinds)}'}",
-                expected="the same network from each call: it is called again for an Estimator's graph",
-                todo="set trainer.path: keras; or declare trainer.warm_start, in place of loading weights",
-            )
         # On the worker: the variables may be on another machine, without the file.
         with tf.device("/cpu:0"):
             values = [self._read(place, variables[place].dtype.base_dtype) for place in self.places]
@@ -126,13 +111,7 @@ def keep(network: tf.keras.Model, given: set[int]) -> Optional[GivenWeights]:
         shape_and_slices=[""] * len(places),
         tensors=[variables[place].read_value() for place in places],
     )
-    return GivenWeights(prefix, tuple(places), _kinds(variables))
-
-
-def _kinds(variables: Sequence[tf.Variable]) -> tuple[_Kind, ...]:
-    # In eager mode, two weights of a layer may have the same name.
-    names = [re.sub(r"(_\d+)?(:\d+)?$", "", each.name.rpartition("/")[2]) for each in variables]
-    return tuple((name, tuple(each.shape.as_list())) for name, each in zip(names, variables))
+    return GivenWeights(prefix, tuple(places))
 
 
 def _digest(variable: tf.Variable) -> Optional[bytes]:

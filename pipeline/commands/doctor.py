@@ -73,7 +73,6 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
         "temporary": lambda: machine.check_folder("temporary", tempfile.gettempdir(), "TMPDIR"),
         "data sets": lambda: machine.check_data_dir(data_dir),
         "private network": machine.check_private_network,
-        "localhost": machine.check_ports,
         "TensorFlow": machine.check_tensorflow,
         **({} if quick else {"training": training.check_training}),
     }

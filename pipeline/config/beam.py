@@ -60,7 +60,9 @@ class DataflowSection(Section):
 class BeamSection(Section):
     """The runner of each component's Beam pipeline."""
 
-    runner: Literal["direct", "portable", "dataflow"] = Field("direct", "Beam's runner")
+    runner: Literal["direct", "portable", "dataflow"] = Field(
+        "direct", "Beam's runner; portable is that of a job server, such as Flink's, Spark's or Prism's"
+    )
     workers: Optional[int] = number(None, 1, None, "of portable: worker processes on each machine")
     job_endpoint: Optional[str] = Field(None, "of portable: HOST:PORT of the job server")
     artifact_endpoint: Optional[str] = Field(None, "HOST:PORT of the artifact service; null asks the job server")

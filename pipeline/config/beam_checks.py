@@ -10,7 +10,6 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.rule import Case
-from tfx_estimator.pipeline.config.travel_checks import flag_of, is_credential, shown_options
 
 _OPTIONS = "beam.options"
 _LOCAL_HOST = re.compile(r"\b(localhost|127\.0\.0\.1)\b|\[::1\]")
@@ -25,11 +24,6 @@ _CONFIGS = {
 def check_beam(case: Case) -> Iterator[Problem]:
     """Checks the section."""
     beam = case.beam
-    for option, shown in zip(beam.options, shown_options(beam.options)):
-        is_runner = option.partition("=")[0] == "--runner"
-        if not option.startswith("--") or is_runner:
-            what = "beam.runner sets the runner" if is_runner else "this is not a flag"
-            yield Problem(_OPTIONS, what, "flags of Beam, `--name=value`", "correct or remove it", value=shown)
     for name, runner in {"dataflow": "dataflow", **dict.fromkeys(PORTABLE, "portable")}.items():
         value = getattr(beam, name)
         if value is not None and beam.runner != runner:
@@ -75,7 +69,7 @@ def _dataflow(case: Case) -> Iterator[Problem]:
 
 
 def _deployed(beam: BeamSection, deploy: DeploySection) -> Iterator[Problem]:
-    """Finds addresses and paths that a step of a deployed pipeline cannot reach from its container."""
+    """Finds addresses that a step of a deployed pipeline cannot reach from its container."""
     # environment_config may be local: Flink's task managers use the worker pool of their own machine.
     hosts = {f"beam.{name}": getattr(beam, name) or "" for name in ("job_endpoint", "artifact_endpoint")}
     for path, value in hosts.items():
@@ -85,13 +79,6 @@ def _deployed(beam: BeamSection, deploy: DeploySection) -> Iterator[Problem]:
         what = "the job server would look for the step's process on its own machine"
         expected, todo = "EXTERNAL, DOCKER or PROCESS", "name where the job server's machines find workers"
         yield Problem("beam.environment_type", what, expected, todo, value="LOOPBACK")
-    for option, shown in zip(beam.options, shown_options(beam.options)):
-        name, value = flag_of(option)
-        if is_credential(name, value, deploy):
-            continue  # reported by check_credentials
-        if _LOCAL_HOST.search(option) or (value.startswith(("/", "~", ".")) and not deploy.is_provided(value)):
-            expected, todo = "a place that the steps reach", "name a host, a bucket, or a place in a volume"
-            yield Problem(_OPTIONS, OF_THIS_MACHINE, expected, todo, value=shown)
     root = deploy.pipeline_root
     if beam.runner == "dataflow" and root is not None and deploy.is_mounted(root):
         what, todo = "Dataflow's workers have no volume of the cluster", "name a bucket, or take another beam.runner"

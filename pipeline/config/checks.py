@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
+from tfx_estimator.pipeline.config.evaluator import Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.package_names import metric_names, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
@@ -182,10 +182,6 @@ def _thresholds(path: str, metric: Metric) -> Iterator[Problem]:
         what = "these slices are for thresholds, and there is none"
         todo = f"add threshold: {{lower: VALUE}}, or name them in {_SLICES}"
         yield Problem(f"{path}.slices", what, "", todo)
-    elif metric.name == MEAN and (threshold or change):
-        key = "threshold" if threshold else "change_threshold"
-        what = f"TFMA stores {MEAN} without a model's name, so with a baseline it would not find the candidate's"
-        yield Problem(f"{path}.{key}", what, "a threshold of another metric", "remove it")
     elif change is not None and metric.direction is None:
         what = f"it is not clear from its name whether {metric.name} is better high or low"
         todo = "add direction: higher_is_better, or lower_is_better"

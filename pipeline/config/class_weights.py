@@ -17,10 +17,6 @@ Weights = Union[Sequence[float], Mapping[str, float]]
 BALANCED = "balanced"
 
 _PATH = "trainer.class_weights"
-_DIGITS = tuple(map(str, range(10)))
-# Data sets with known classes; without TFDS's file of names, the classes are numbers.
-_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_KNOWN = {"digits": (_DIGITS,), "mnist": (_DIGITS,), "cifar10": (_CIFAR10, _DIGITS)}
 
 
 def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[float, ...]:
@@ -34,11 +30,11 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
 
 
 def check_class_weights(declaration: Declaration, classes: Sequence[str]) -> Iterator[Problem]:
-    """Checks the weights, also against the classes that were read, or those of a known data set."""
+    """Checks the weights against the classes that were read."""
     weights = declaration.trainer.class_weights
     if weights is None or isinstance(weights, str):
         return
-    if problem := _find_wrong(_nfc_keys(weights), classes or _classes(declaration.data.dataset, weights)):
+    if problem := _find_wrong(_nfc_keys(weights), classes):
         yield problem
 
 
@@ -61,7 +57,3 @@ def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
 
 def _nfc_keys(weights: Weights) -> Weights:
     return {nfc(name): weight for name, weight in weights.items()} if isinstance(weights, Mapping) else weights
-
-
-def _classes(dataset: str, weights: Weights) -> Sequence[str]:
-    return max(_KNOWN.get(dataset, ((),)), key=lambda names: sum(name in names for name in weights))

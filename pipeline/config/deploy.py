@@ -13,23 +13,6 @@ from tfx_estimator.pipeline.platforms.registry import BY_NAME, POD_TARGETS, VERT
 from tfx_estimator.pipeline.platforms.training_jobs.section import TfJob, TrainingJob, TrainJob
 from tfx_estimator.pipeline.platforms.vertex.section import VertexJob
 
-# Keys of a pod template -> ours. Under nodes and replicas they are valid, or the suggestion finds them.
-ALIASES = {
-    f"deploy.{place}{key}": f"deploy.nodes.{node}.{ours}"
-    for place, node in (
-        ("", "default"),
-        *((f"{job}.{place}", "Trainer") for job in POD_TARGETS for place in ("", "replicas.")),
-    )
-    for key, ours in (
-        ("tolerations", "tolerations"),
-        ("node_selector", "node_selector"),
-        ("nodeSelector", "node_selector"),
-    )
-} | {
-    "tolerationSeconds": "seconds",
-    **{f"deploy.trainjob.replicas.{role}": "deploy.trainjob.replicas.node" for role in ("chief", "worker")},
-}
-
 
 class Node(Section):
     """Resources and retries of one pipeline step."""

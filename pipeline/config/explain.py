@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.config import kinds, known
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.section import Key, Section, Wrong
-from tfx_estimator.pipeline.config.travel_checks import shown_options
+from tfx_estimator.pipeline.config.strategies import ALIASES
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]
@@ -30,13 +30,7 @@ def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
         parent = ".".join(path[:-1])
         todo = f"add `{path[-1]}:`" + (f" under `{parent}:`" if parent else "") + f", or --set {dotted}=VALUE"
         return Problem(dotted, what, expected, todo, where(path))
-    if path[:2] == ("beam", "options") and isinstance(value, str):
-        (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
-    if value == "auto" and (measured := known.MEASURED.get(dotted)):
-        vary = f"tfx-estimator bench strategies SOURCE --vary {path[-1]}={measured}"
-        todo = f"measure it with `{vary}`, and set the best value"
-        return Problem(dotted, "it is not chosen automatically", expected, todo, where(path), written)
     if kind == "choice":
         return _unknown_value(dotted, value, expected, where(path), kinds.choices(field.kind) if field else ())
     todo = "choose another value"
@@ -87,8 +81,6 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     section = parent.kind if parent else Declaration
     siblings = list((kinds.named_of(section) or kinds.item_of(section)).__fields__)
     expected = "one of " + ", ".join(siblings)
-    if reason := known.KEYS.get(dotted) or known.KEYS.get(key):
-        return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
     # Suggest a key of a list's item only from such items.
     in_item = next((index for index, part in enumerate(path[:-1]) if part.isdigit()), 0)
     places: dict[str, str] = {}
@@ -107,15 +99,8 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
 
 
 def _unknown_value(dotted: str, value: str, expected: str, where: str, choices: Sequence[str]) -> Problem:
-    # The path of a list's item ends with its index.
-    refused = known.VALUES.get(re.sub(r"\.\d+$", "", dotted), {})
-    if reason := refused.get(value, ""):
-        todo = f"choose one of: {', '.join(choices)}"
-        return Problem(dotted, f"`{value}`: {reason}; known here: {', '.join(choices)}", expected, todo, where, value)
-    near = nearest(value, [*choices, *refused])
+    near = ALIASES.get(value) or nearest(value, choices)
     todo = f"did you mean `{near}`?" if near in choices else f"choose one of: {', '.join(choices)}"
-    if near in refused:
-        todo += f" (`{near}`: {refused[near]})"
     return Problem(dotted, "unknown value", expected, todo, where, inline(value))
 
 

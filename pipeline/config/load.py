@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.draft import Draft, read_source
 from tfx_estimator.pipeline.config.explain import find_field
-from tfx_estimator.pipeline.config.notes import find_warnings, note_data, note_tune
+from tfx_estimator.pipeline.config.notes import find_warnings, note_data
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
 from tfx_estimator.pipeline.config.rules.deploy import find_target, find_unused_resources, note_deployment
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
@@ -108,7 +108,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     declared = _declared(declaration, origins, draft)
     found = (*find_warnings(case, declared), *find_unused_resources(case, declared))
     warnings = tuple(f"{origins[path]}  {what}" for path, what in found)
-    notes = (*note_tune(case), *note_deployment(case), *note_travel(case), *note_data(case))
+    notes = (*note_deployment(case), *note_travel(case), *note_data(case))
     files = tuple(part.file for part in text.parts)
     return Loaded(declaration, origins, text.source, files, draft.search_paths, notes, warnings, declared)
 

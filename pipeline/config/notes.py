@@ -64,16 +64,6 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
                 yield path, f"{path} has no effect: it is for {purpose}"
 
 
-def note_tune(case: Case) -> Iterator[str]:
-    """Notes the effect of hyperband on a schedule that ends with training."""
-    optimizer = case.trainer.optimizer
-    if case.tune is not None and case.tune.strategy == HYPERBAND and optimizer.ends_with_training:
-        yield (
-            "tune.strategy hyperband: a trial continues from a checkpoint that was trained with the "
-            f"schedule {optimizer.schedule} of fewer steps"
-        )
-
-
 def note_data(case: Case) -> Iterator[str]:
     """Notes that the fingerprint of the data lacks files that this machine does not see."""
     folder = case.data.data_dir

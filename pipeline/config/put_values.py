@@ -10,8 +10,7 @@ from typing import Any
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem, nearest
-from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
 from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
 
 # A Tuner after Transform may vary only this section.
@@ -96,13 +95,7 @@ def parse_variations(texts: Sequence[str]) -> list[Variation]:
     varied: dict[str, list[Any]] = {}
     for text in texts:
         key, values = _parse(text)
-        if key in varied:
-            raise DeclarationError(
-                f"{_VARY} {one_line(text)}: {key} is varied by another {_VARY} already",
-                expected="each key once",
-                todo=f"list all values in one: {_VARY} {key}=VALUE,VALUE",
-            )
-        varied[key] = values
+        varied.setdefault(key, []).extend(values)
     combinations = itertools.product(*varied.values())
     return [Variation(tuple(f"{key}={inline(value)}" for key, value in zip(varied, each))) for each in combinations]
 
@@ -142,14 +135,6 @@ def _parse(text: str) -> tuple[str, list[Any]]:
         )
     # A key that is not at the top level is one of `trainer`.
     path = key.replace(" ", "")
-    first = path.partition(".")[0]
-    if first in Declaration.__fields__:
+    if path.partition(".")[0] in Declaration.__fields__:
         return path, document.value
-    if first not in TrainerSection.__fields__:
-        near = nearest(first, (*TrainerSection.__fields__, *Declaration.__fields__))
-        raise DeclarationError(
-            f"{_VARY} {one_line(text)}: there is no key {first!r}",
-            expected="a key of `trainer`, or the dotted path of another",
-            todo=f"did you mean `{near}`?" if near else "see `tfx-estimator schema`",
-        )
     return f"{SECTION}.{path}", document.value

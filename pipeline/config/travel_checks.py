@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -53,16 +53,12 @@ def check_travel(case: Case) -> Iterator[Problem]:
 
 def note_travel(case: Case) -> Iterator[str]:
     """Notes the packages that the image needs in addition to tfx-estimator."""
-    needs = [find_needs(each, case.search_paths) for each in _travelling(case).values()]
-    installed = {need.module: need for each in needs for need in each.installed}
-    if others := sorted(name for name in installed if not is_of_image(name)):
-        named = (f"{'/'.join(distributions_of(name)) or name} ({installed[name].where})" for name in others)
+    needs: dict[str, str] = {}
+    for each in _travelling(case).values():
+        needs |= find_needs(each, case.search_paths)
+    if others := sorted(name for name in needs if not is_of_image(name)):
+        named = (f"{'/'.join(distributions_of(name)) or name} ({needs[name]})" for name in others)
         yield f"the image must also have the packages that your modules import: {', '.join(named)}"
-    for name, need in sorted({need.module: need for each in needs for need in each.unknown}.items()):
-        yield (
-            f"{need.where} imports {name}, which is not found here: if your code adds its folder to sys.path, "
-            "it is not packed"
-        )
 
 
 def _travelling(case: Case) -> dict[str, str]:
@@ -97,40 +93,17 @@ def check_credentials(case: Case) -> Iterator[Problem]:
     deploy = case.deploy
     if not case.target and not deploy.training_job:
         return
-    found = {}
+    found: dict[str, None] = {}
     for place, value in texts(case.trainer.params, ("trainer", "params")):
         # An item of a list has the list's name.
         keys = [key for key in place if not key.isdigit()]
         if is_credential(keys[-1], value, deploy, _CREDENTIAL if _RANDOM.search(value) else _OF_A_SERVICE):
-            found[".".join(keys)] = ""
-    found |= {f"deploy.env.{name}": "" for name, value in deploy.env.items() if is_credential(name, value, deploy)}
-    options = case.beam.options
-    for option, shown in zip(options, shown_options(options)):
-        if is_credential(*flag_of(option), deploy):
-            found["beam.options"] = shown
-    for path, shown in found.items():
+            found[".".join(keys)] = None
+    found |= {f"deploy.env.{name}": None for name, value in deploy.env.items() if is_credential(name, value, deploy)}
+    flags = (re.split(r"[=\s]", each, maxsplit=1) for each in case.beam.options)
+    if any(is_credential(name, "".join(value), deploy) for name, *value in flags):
+        found["beam.options"] = None
+    for path in found:
         todo = "remove it, and read it from a file of deploy.secrets; or if it is not a credential, rename it"
         what = "it would be readable in the compiled file, or in the cluster's records of the job"
-        yield Problem(path, what, "deploy.service_account, or a Secret's file", todo, value=shown)
-
-
-def flag_of(option: str) -> tuple[str, str]:
-    """Splits one of Beam's options into name and value."""
-    name, *value = re.split(r"[=\s]", option, maxsplit=1)
-    return name, "".join(value)
-
-
-def shown_options(options: Iterable[str]) -> list[str]:
-    """Returns Beam's options for a message, without the values of credentials."""
-    # An option may be split at the wrong place: `--name`, `value`, or several in one text.
-    found, hides = [], False
-    for option in options:
-        words = []
-        for word in option.split():
-            if hides and not word.startswith("--"):
-                continue
-            flag = word.partition("=")[0]
-            hides = bool(_CREDENTIAL.search(flag))
-            words.append(flag if hides else word)
-        found.append(" ".join(words) or ("…" if option.split() else option))
-    return found
+        yield Problem(path, what, "deploy.service_account, or a Secret's file", todo)

@@ -73,10 +73,6 @@ def _name(case: Case, name: str) -> Optional[Problem]:
     fields = (find_field(keys[:depth]) for depth in range(1, len(keys) + 1))
     if any(field is not None and field.operational for field in fields):
         return wrong("it affects how training runs, not the model", "remove it")
-    if inside := next((other for other in case.tune.ranges if other.startswith(f"{name}.")), None):
-        # The order of the two would decide the value.
-        what = f"{inside} is a part of it, and varied as well"
-        return wrong(what, "remove one of them", "one of the two", (f"{RANGES}.{inside}",))
     if list(find_unread(case, [name])):
         in_file = "read it; or choose another name, which your code reads from fn_args.hyperparameters"
         todo = in_file if file else "remove it, or read it"

@@ -7,14 +7,12 @@ import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from typing import Optional
 
-from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.pipeline.base.cpus import cpu_quota
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
@@ -25,7 +23,6 @@ from tfx_estimator.pipeline.user_source import loader
 OK, WARNING, FAILED = "ok", "warning", "failed"
 _MIB = 1 << 20
 _GIB = 1 << 30
-_PORT_SECONDS = 5.0
 # Memory of a cluster's task, mostly TensorFlow's.
 _TASK_BYTES = 600 * _MIB
 # Disk space of a run of the smallest preset, with checkpoints and artifacts.
@@ -161,19 +158,6 @@ def check_private_network() -> Finding:
     except NoPrivateNetworkError as error:
         todo = "for clusters set trainer.distribution.network=host where you trust the network: docs/network.md"
         return Finding("private network", WARNING, str(error), todo)
-
-
-def check_ports() -> Finding:
-    """Checks that tasks of a cluster reach each other at localhost."""
-    todo = "bring the loopback interface up (ip link set lo up), and name localhost in /etc/hosts"
-    try:
-        (port,) = free_ports(1)
-        with socket.create_server(("localhost", port)) as server:
-            server.settimeout(_PORT_SECONDS)
-            with socket.create_connection(("localhost", port), _PORT_SECONDS), server.accept()[0]:
-                return ok("localhost", "ports can be opened and reached")
-    except OSError as error:
-        return Finding("localhost", FAILED, f"no port can be opened and reached: {error}", todo)
 
 
 def pins() -> list[str]:

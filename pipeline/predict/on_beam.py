@@ -176,14 +176,7 @@ def _write_part(folder: str, number: int, predictions: Sequence[Union[Prediction
 
 
 def _read_part(folder: str, number: int) -> Iterator[Union[Prediction, Unread]]:
-    path = _scores_file(folder, number)
-    if not fileio.exists(path):
-        raise PipelineError(
-            f"the Beam runner reported success, but did not write {path}",
-            expected="every part predicted",
-            todo="use `beam: {runner: direct}`, or look into the runner's logs",
-        )
-    with fileio.open(path, "rb") as file:
+    with fileio.open(_scores_file(folder, number), "rb") as file:
         content = np.load(io.BytesIO(file.read()), allow_pickle=False)
     scores, done = content["scores"], 0
     for record in json.loads(content["records"].tobytes()):

@@ -21,14 +21,12 @@ class Import:
         name: The imported module's absolute dotted name.
         taken: The names that `from` imports; none for a plain `import`.
         line: Its line number.
-        is_needed: It runs whenever its module is imported.
         is_guarded: It may be skipped, or fail, as in `try`, `with` or `if`.
     """
 
     name: str
     taken: tuple[str, ...]
     line: int
-    is_needed: bool
     is_guarded: bool
 
 
@@ -56,20 +54,15 @@ def text_of(node: Any) -> str:
 
 def imports(tree: ast.Module, module: Module) -> Iterator[Import]:
     """Yields all imports in a module's text."""
-    waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, False)]
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
-        node, is_needed, is_guarded = waiting.pop()
+        node, is_guarded = waiting.pop()
         for name, taken in _imported(node, module):
             # A function of that name may be another one.
-            is_call = isinstance(node, ast.Call)
-            line = getattr(node, "lineno", 0)
-            yield Import(name, taken, line, is_needed and not is_call, is_guarded or is_call)
+            yield Import(name, taken, getattr(node, "lineno", 0), is_guarded or isinstance(node, ast.Call))
         is_caught = isinstance(node, ast.Try) and bool(node.handlers)
-        if is_caught or isinstance(node, _GUARDS):
-            is_needed, is_guarded = False, True
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            is_needed = False
-        waiting += [(child, is_needed, is_guarded) for child in ast.iter_child_nodes(node)]
+        is_guarded |= is_caught or isinstance(node, _GUARDS)
+        waiting += [(child, is_guarded) for child in ast.iter_child_nodes(node)]
 
 
 def _imported(node: ast.AST, module: Module) -> Iterator[tuple[str, tuple[str, ...]]]:

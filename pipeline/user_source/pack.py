@@ -15,7 +15,6 @@ from typing import Optional
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import find_root, follow_imports
 from tfx_estimator.pipeline.user_source.modules import Module, is_project, is_source
-from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_image
 
 # The earliest time of a zip file, so that equal modules result in equal bytes.
@@ -75,12 +74,6 @@ def _collect(
                     yield obstacle
                 else:
                     found[module.name] = (module, data)
-            for need in find_needs(target, search_paths).missing:
-                yield DeclarationError(
-                    f"{need.where} imports {need.module}, which is not found",
-                    expected="a module of your own, or an installed package",
-                    todo="check the name, or install it here, too; import in a function what only the image has",
-                )
         except DeclarationError as error:
             yield error
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import follow_imports
@@ -16,23 +15,7 @@ RUN_FN, TRAINER_FN = "run_fn", "trainer_fn"
 
 _ESTIMATOR = re.compile(r"(^|[._])estimator\.\w*(Estimator|Classifier|Regressor)$")
 _TRAINS = ("train_and_evaluate", "model_to_estimator")
-# The keys of a trainer_fn's result.
-_SPEC = {"estimator", "train_spec", "eval_spec"}
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
-@dataclass(frozen=True)
-class RunFn:
-    """The result of analyzing a run_fn's text.
-
-    Args:
-        estimator: The call that trains an Estimator, as `model.py:120: tf.estimator.train_and_evaluate`; empty if the
-            user's code has none.
-        trainer_fn: Dotted path of a function that is, or could be, a trainer_fn; empty if there is none.
-    """
-
-    estimator: str = ""
-    trainer_fn: str = ""
 
 
 def functions_of(module_file: str) -> tuple[str, ...] | None:
@@ -49,16 +32,17 @@ def functions_of(module_file: str) -> tuple[str, ...] | None:
     return found if RUN_FN in found or not names.is_open else None
 
 
-def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
-    """Analyzes a run_fn, or that of a module file, and the user's functions that it calls.
+def find_estimator(target: str, search_paths: Sequence[str] = ()) -> str:
+    """Returns the call that trains an Estimator, as `model.py:120: tf.estimator.train_and_evaluate`; else nothing.
 
-    Calls are matched by name only, so another function of the same name is followed as well.
+    It analyzes a run_fn, or that of a module file, and the user's functions that it calls. Calls are matched by name
+    only, so another function of the same name is followed as well.
     """
     name = RUN_FN if target.endswith(".py") else target.partition(":")[2]
     try:
         sources = list(follow_imports(target, search_paths))
     except DeclarationError:
-        return RunFn()
+        return ""
     trees = {module: tree for module, data in sources if not is_project(module) and (tree := parse(data))}
     defined: dict[str, list[tuple[str, _Definition]]] = {}
     for module, tree in trees.items():
@@ -77,15 +61,8 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
             used = {each.id if isinstance(each, ast.Name) else each.attr for each in _names(node)}
             waiting += sorted(used & defined.keys() - seen)
             seen |= used
-    candidates = (
-        (node.name != TRAINER_FN, f"{module.name}.{node.name}")
-        for module, tree in trees.items()
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name != name and _is_trainer_fn(node)
-    )
     # With a call of `fit`, a constructed Estimator may only provide the input_fns of its trainer_fn to a Keras model.
-    estimators = [*trained, *([] if fits else made)]
-    return RunFn(next(iter(estimators), ""), min(candidates, default=(False, ""))[1])
+    return next(iter([*trained, *([] if fits else made)]), "")
 
 
 def _names(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
@@ -102,14 +79,3 @@ def _calls(node: ast.AST) -> Iterator[tuple[int, str]]:
 def _is_of_estimator(call: str, defined: dict) -> bool:
     # Keras users may define their own train_and_evaluate.
     return call.rpartition(".")[2] not in defined or "estimator." in call
-
-
-def _is_trainer_fn(node: ast.FunctionDef) -> bool:
-    if len(node.args.args) < 2:
-        return False
-    keys = (
-        {key.value for key in each.keys if isinstance(key, ast.Constant)}
-        for each in ast.walk(node)
-        if isinstance(each, ast.Dict)
-    )
-    return node.name == TRAINER_FN or any(each >= _SPEC for each in keys)

@@ -43,13 +43,6 @@ def _machines(check: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Cas
     return find
 
 
-def _unused_role(case: Case, role: str, machine: Any, *_: Any) -> Any:
-    there = case.distribution.pods
-    if role not in ("worker", "ps", "evaluator") or role in there or machine == type(machine)():
-        return None
-    return {"role": role, "has": ", ".join(f"{count} {kind}" for kind, count in there.items())}
-
-
 def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: str) -> Any:
     known = registry.BY_NAME[platform]
     if not platform or machine.accelerator is None or re.fullmatch(known.accelerator, machine.accelerator):
@@ -123,14 +116,6 @@ DEPLOY = (
         "the image is not pinned by its digest: what a tag names changes",
         "docker inspect --format '{{{{index .RepoDigests 0}}}}' IMAGE shows it",
         AN_IMAGE,
-    ),
-    Rule(
-        "{path}",
-        _machines(_unused_role),
-        "trainer.distribution has no {role}: it has {has}",
-        "remove it, or declare such processes",
-        "roles that the cluster has",
-        ("trainer.distribution",),
     ),
     Rule(
         "{path}.accelerators",

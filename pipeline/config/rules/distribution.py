@@ -15,7 +15,6 @@ from tfx_estimator.pipeline.config.rules.rule import (
     conflict,
     device_conflict,
     given,
-    in_external_cluster,
     needs,
     of_strategy,
     shares,
@@ -79,31 +78,6 @@ def _other_options(section: Strategy) -> Iterator[dict[str, str]]:
             yield {"key": key, "strategy": section.strategy, "names": names, "value": inline(value)}
 
 
-def _lists(case: Case) -> Iterator[dict[str, Any]]:
-    """Yields lists of GPUs for one process if several processes share this machine."""
-    distribution, train = case.distribution, case.train
-    if not train.is_cluster or in_external_cluster():
-        return
-    sharing = _count(train.worker_count, "worker") + (" and an evaluator" if distribution.evaluator else "")
-    for which, section, several in (
-        ("train", train, train.worker_count > 1),
-        ("eval", distribution.eval, distribution.evaluator),
-    ):
-        if several and isinstance(section.devices.gpu, tuple):
-            yield {"which": which, "sharing": sharing, "count": len(section.devices.gpu)}
-
-
-def _few_files(case: Case) -> Any:
-    shards, workers = case.declaration.shards, case.train.worker_count
-    if case.distribution.sharding != "file" or shards >= workers or case.workers_unknown:
-        return None
-    return {"files": _count(shards, "file"), "value": str(shards)}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 _OF_TRAIN, _TRAIN_BATCH = _of("train", "global_batch_size")
 _OF_EVAL, _EVAL_BATCH = _of("eval", "eval_batch_size")
 
@@ -118,14 +92,6 @@ STRATEGIES = (
         f"set {_TRAIN}.tpu",
         "its address, grpc://HOST:8470, or its name",
         (STRATEGY,),
-    ),
-    Rule(
-        f"{_PATH}.{{which}}.devices.gpu",
-        _lists,
-        "a list names the GPUs of one process, and {sharing} share this machine: each needs its own",
-        f"set {_PATH}.{{which}}.devices.gpu to {{count}}; CUDA_VISIBLE_DEVICES chooses the GPUs to distribute",
-        "how many GPUs each process gets; or a list, if TF_CONFIG describes the cluster",
-        (STRATEGY, _WORKERS, _EVALUATOR),
     ),
     of_strategy(
         _EVALUATOR,
@@ -219,13 +185,5 @@ DISTRIBUTION = (
         *given(lambda case: case.trainer.path == "estimator" and case.user_code, _COMPRESSION),
         _TRAIN_BATCH,
         _EVAL_BATCH,
-        Rule(
-            "data.shards",
-            _few_files,
-            f"{{files}} cannot be shared among {{train.worker_count}} workers ({_SHARDING}: file)",
-            f"raise it, or set {_SHARDING} to element",
-            "at least {train.worker_count}, one file for each worker",
-            (_SHARDING, STRATEGY, _WORKERS),
-        ),
     ),
 )

@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
-from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
+from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, find_estimator, functions_of
 
 # One of these variables is set in an external cluster.
 _CLUSTER_VARIABLES = ("TF_CONFIG", "SLURM_PROCID")
@@ -103,17 +103,10 @@ class Case:
         return self.functions[:1] == (RUN_FN,)
 
     @functools.cached_property
-    def run_fn(self) -> RunFn:
-        """Facts from the text of the module file's run_fn."""
+    def run_fn_estimator(self) -> str:
+        """The call by which the module file's run_fn trains an Estimator; empty if it does not, as far as known."""
         file = self.trainer.module_file
-        return read_run_fn(file, self.search_paths) if file and self.is_run_fn else RunFn()
-
-    @functools.cached_property
-    def trainer_fn(self) -> str:
-        """The advice to use the trainer_fn that a run_fn calls; empty if there is none."""
-        module, _, name = self.run_fn.trainer_fn.rpartition(".")
-        renamed = name if name == "trainer_fn" else f"{name} as trainer_fn"
-        return f"name a module file with the one line: from {module} import {renamed}" if name else ""
+        return find_estimator(file, self.search_paths) if file and self.is_run_fn else ""
 
     @property
     def workers_unknown(self) -> bool:

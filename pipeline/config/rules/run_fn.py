@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Case, Rule, When, given
 
 _PATH, _MODULE_FILE = "trainer.distribution", ("trainer.module_file",)
 
 
 def _refused(path: str, when: When, why: str, todo: str = "remove it") -> Rule:
-    def find(case: Case) -> Any:
-        found = when(case)
-        more = found if isinstance(found, dict) else {}
-        return found and {**more, "todo": case.trainer_fn or todo.format(case=case)}
-
-    return Rule(path, find, why, "{todo}", "an option that a run_fn takes; or a trainer_fn", _MODULE_FILE)
+    return Rule(path, when, why, todo, "an option that a run_fn takes; or a trainer_fn", _MODULE_FILE)
 
 
 def _trains_estimator(case: Case) -> dict[str, str]:
-    if not case.train.distributes or not case.run_fn.estimator:
+    if not case.train.distributes or not case.run_fn_estimator:
         return {}
     if case.train.is_cluster:
         return {"alone": "its chief would train alone, and export nothing"}
@@ -32,14 +25,14 @@ RUN_FN_DISTRIBUTION = given(
     _refused(
         STRATEGY,
         _trains_estimator,
-        "this run_fn trains an Estimator ({run_fn.estimator}): {alone}",
+        "this run_fn trains an Estimator ({run_fn_estimator}): {alone}",
         "move what makes the Estimator and its specs into a `def trainer_fn(fn_args, schema)`",
     ),
     _refused(
         STRATEGY,
         lambda case: case.train.traits.on_tpu and not _trains_estimator(case),
         "a run_fn connects to its TPU by itself, so it cannot use this strategy",
-        "make the strategy {case.train.strategy} inside the run_fn, and remove it here",
+        "make the strategy {train.strategy} inside the run_fn, and remove it here",
     ),
     _refused(
         f"{_PATH}.eval.strategy",

@@ -57,7 +57,7 @@ def find_candidates(
 
     Args:
         repeat: Number of trainings of each, under consecutive seeds from the declared one; they are adjacent in the
-            result. A declaration that is named twice gets the seeds after those.
+            result. A declaration that is named twice, also with a near seed, gets the seeds after those.
     """
     folders = [source for source in sources if _is_folder(source)]
     if not vary:
@@ -91,22 +91,14 @@ def find_candidates(
 def _repeated(candidates: Sequence[Candidate], repeat: int) -> list[Candidate]:
     """Returns each under several seeds. No two share a training, which would count twice and make them look alike."""
     found: list[Candidate] = []
-    first_seeds: dict[str, list[tuple[int, Candidate]]] = {}  # the first seeds, by what else decides a training
+    first_seeds: dict[str, list[int]] = {}  # by what else decides a training
     for each in candidates:
         first = _seed(each)
         others = first_seeds.setdefault(_training(each), [])
-        # A declaration that is named twice is compared with itself under other seeds.
-        if any(_seed(other) == first for _, other in others):
-            first = max(begun for begun, _ in others) + repeat
-        for begun, other in others:
-            if abs(first - begun) < repeat:
-                raise DeclarationError(
-                    f"--repeat {repeat}: {other.name} and {each.name} differ in trainer.seed only, {begun} and "
-                    f"{first}, and would share trainings",
-                    expected=f"seeds that are {repeat} or more apart",
-                    todo=f"for example {begun} and {begun + repeat}",
-                )
-        others.append((first, each))
+        # Of two that differ in the seed only, the second gets the seeds after the first's.
+        if any(abs(other - first) < repeat for other in others):
+            first = max(others) + repeat
+        others.append(first)
         found += _under_seeds(each, range(first, first + repeat))
     return found
 

@@ -156,7 +156,7 @@ def test_numpy_numbers_become_plain_ones_and_a_declaration_is_passed_whole():
 @pytest.mark.parametrize(
     ("text", "train", "message"),
     [
-        (RUN_ESTIMATOR, WORKERS, 'trainer_fn="dist_module.make"'),
+        (RUN_ESTIMATOR, WORKERS, "into a `def trainer_fn(fn_args, schema)`"),
         (RUN_ESTIMATOR, {"strategy": "parameter_server"}, "its chief would train alone, and export nothing"),
         (RUN, MIRRORED, None),
         (RUN, WORKERS, None),

@@ -82,12 +82,3 @@ def test_a_function_that_loads_only_in_a_graph_is_refused(tmp_path):
     with pytest.raises(UserCodeError, match="RuntimeError: no placeholders here") as caught:
         trained(only_in_a_graph, tmp_path)
     assert "declare trainer.warm_start" in str(caught.value)
-
-
-def test_another_network_in_the_graph_is_refused(tmp_path):
-    def changing(num_classes):
-        network = weights_given.network(num_classes)
-        return network if tf.executing_eagerly() else tf.keras.Sequential([network, tf.keras.layers.Dense(3)])
-
-    with pytest.raises(UserCodeError, match="8 variables and then 10"):
-        trained(changing, tmp_path)

@@ -65,12 +65,12 @@ def test_all_paths_of_this_machine_are_named(tmp_path):
     local = (
         f"data.data_dir={tmp_path}",
         f"pusher.destination={tmp_path}",
-        "beam={runner: portable, options: [--job_endpoint=localhost:8099]}",
+        "beam={runner: portable, job_endpoint: 'localhost:8099'}",
         f"deploy.pipeline_root={tmp_path}",
         f"trainer.warm_start={{checkpoint: {tmp_path}}}",
     )
     problems = refused("kubeflow", *COMMON, *local)
-    for path in ("data.data_dir", "pusher.destination", "beam.options", "deploy.pipeline_root"):
+    for path in ("data.data_dir", "pusher.destination", "beam.job_endpoint", "deploy.pipeline_root"):
         assert any(f"{path}: " in problem and "on this machine, and" in problem for problem in problems), path
     assert any("trainer.warm_start" in problem and "from this machine only" in problem for problem in problems)
 
@@ -97,9 +97,7 @@ _HIDDEN = "would be readable"
 REFUSED = [
     ("", "deploy.image=tfx:latest", "deploy.image", "not pinned by its digest"),
     ("", "deploy.nodes.Trainer.accelerators=2", "deploy.nodes.Trainer.accelerators", "type of accelerator is missing"),
-    ("", "deploy.vertex={ps: {disk_gb: 200}}", "deploy.vertex.ps", "has no ps: it has 1 chief"),
     ("", "deploy.vertex={machine: {accelerator: nvidia.com/gpu}}", "machine.accelerator", "no such accelerator"),
-    ("", "deploy.tfjob.replicas={worker: {cpu: 1}}", "deploy.tfjob.replicas.worker", "has no worker: it has 1 chief"),
     ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "the only object store"),
     ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "on this machine, and"),
     ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which needs a volume"),
@@ -110,7 +108,6 @@ REFUSED = [
     ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),
     ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "no such accelerator"),
-    ("vertex", "beam.options=[--temp_location=/home/me/x]", "beam.options", "on this machine, and"),
     ("vertex", "beam.options=[--s3_secret_access_key=abc]", "beam.options", _HIDDEN),
     ("vertex", "deploy.env.AWS_SECRET_ACCESS_KEY=abc", "deploy.env.AWS_SECRET_ACCESS_KEY", _HIDDEN),
     ("tfjob", "deploy.env.GITHUB_TOKEN=abc", "deploy.env.GITHUB_TOKEN", _HIDDEN),
@@ -249,10 +246,10 @@ def test_packages_that_the_image_needs_are_noted_for_a_target_only(tmp_path):
         assert f"packages that your modules import: hypothesis ({place}:1), pytest ({place}:1)" in notes
     assert not load(source).notes
     (tmp_path / "networks.py").write_text("import nowhere_to_be_found\n\ndef small(num_classes):\n    return 1\n")
-    load(source)
     for target in TARGETS:
-        with pytest.raises(DeclarationError, match="imports nowhere_to_be_found, which is not found"):
-            load(source, WHOLE[target], target)
+        assert f"your modules import: nowhere_to_be_found ({place}:1)" in " ".join(
+            load(source, WHOLE[target], target).notes
+        )
 
 
 def test_a_variable_may_name_a_secrets_file():
@@ -272,9 +269,7 @@ _SECRET = "/Ab12+secretsofmine/34"
     [
         ("beam.options", [f"--s3_secret_access_key={_SECRET}"]),
         ("beam.options", ["--s3_secret_access_key", _SECRET]),
-        ("beam.options", f"--s3_secret_access_key={_SECRET}"),
         ("beam.options", [f"--s3_secret_access_key=localhost{_SECRET}"]),
-        ("beam.options", [f"--s3_secret_key_file={_SECRET}"]),
         ("deploy.env.API_KEY", _SECRET),
         ("trainer.params.api_keys", ["x", _SECRET]),
     ],

@@ -185,10 +185,7 @@ def test_a_step_takes_missing_values_from_the_default_of_nodes():
         ("deploy.securityContext={fsGroup: 5}", "did you mean `security_context`?"),
         ("deploy.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
         ("deploy.nodes.Trainer.nodeSelector={}", "did you mean `node_selector`?"),
-        ("deploy.tfjob.tolerations=[]", "did you mean `deploy.nodes.Trainer.tolerations`?"),
         ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
-        ("deploy.imagePullSecrets=[{name: a}]", "set on the pods' service account"),
-        ("nodeAffinity={}", "choose nodes by node_selector and tolerations"),
     ],
 )
 def test_kubernetes_names_are_answered_with_the_right_key(override, text):

@@ -122,15 +122,6 @@ def test_a_list_of_devices_comes_back_as_it_was(write, good):
     assert len({distribution.eval, Strategy(), Strategy()}) == 2
 
 
-@pytest.mark.parametrize("name", ["TF_CONFIG", "SLURM_PROCID"])
-def test_in_an_external_cluster_a_list_of_devices_is_of_each_machine(write, problems, good, monkeypatch, name):
-    text = f"{good}  distribution: {{train: {{strategy: multi_worker_mirrored, devices: {{gpu: [1, 3]}}}}}}\n"
-    monkeypatch.setenv(name, " ")
-    assert len(problems(text)) == 1
-    monkeypatch.setenv(name, "0")
-    assert load("mine.yaml").declaration.trainer.distribution.train.replicas == 4
-
-
 # The strategy, the replicas that a message names, their number, and the multiples next to 128 (or to 500).
 BATCHES = [
     ("train: {strategy: mirrored, devices: {cpu: 3}}", "3 devices", 3, "126 or 129"),
@@ -153,15 +144,6 @@ def test_a_batch_that_does_not_divide(problems, good, strategy, replicas, multip
     assert problem.startswith(f"mine.yaml:8  trainer.{key}: {size}\n")
     for text in (f"among {replicas} (trainer.distribution.{which})", f"a multiple of {multiple}\n", f"to {near}, or"):
         assert text in problem
-
-
-def test_fewer_files_than_workers(problems, write, good):
-    text = good.replace("dataset: mnist", "dataset: mnist\n  shards: 3")
-    cluster = "  distribution: {train: {strategy: parameter_server, workers: 4}, sharding: "
-    (problem,) = problems(f"{text}{cluster}file}}\n")
-    assert problem.startswith("mine.yaml:4  data.shards: 3\n3 files cannot be shared among 4 workers")
-    write(f"{text}{cluster}element}}\n")
-    assert load("mine.yaml").declaration.data.shards == 3
 
 
 @pytest.mark.parametrize(("workers", "sharding", "files"), [(12, "file", 12), (4, "file", 8), (12, "element", 8)])

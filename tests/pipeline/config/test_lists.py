@@ -125,7 +125,6 @@ WRONG_METRICS = {
     "{name: Recall, binarize: []}": ["evaluator.metrics.0.binarize: []", "it names no class"],
     "{name: Recall, binarize: 5}": ["metrics.0.binarize: 5", "to do: write a value of that kind"],
     "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
-    "{name: Mean, options: {feature_key_path: [features, label]}, threshold: {lower: 0}}": ["without a model's name"],
     "{threshold: {lower: 1}}": ["evaluator.metrics.0.name", "this key is missing"],
     "5": ["a whole number is no section"],
 }

@@ -169,7 +169,6 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
         ("class_weights: 2", "a whole number is no list and a whole number is no mapping"),
         ("class_weights: [1, x]", "item 2: text is no number"),
         ("class_weights: [1, -1]", "the value is out of range"),
-        ("class_weights: {'33': 2}", "did you mean `3`?"),
         ("warm_start: {checkpoint: nowhere}", "there is no such file or folder"),
         ("warm_start: {model: .}", "no weights are there"),
         ("warm_start: {}", "exactly one of checkpoint and model"),
@@ -180,28 +179,6 @@ def test_a_wrong_option_is_refused(refuse, good, line, text):
     message = refuse(good.replace("dataset: mnist", "dataset: digits") + f"  {line}\n")
     assert "mine.yaml:8  trainer." in message
     assert text in message
-
-
-@pytest.mark.parametrize(
-    ("dataset", "weights", "message"),
-    [
-        ("mnist", "{'10': 2}", "no class `10`"),
-        ("mnist", "{'9': 2}", ""),
-        ("cifar10", "{frg: 2}", "did you mean `frog`?"),
-        ("cifar10", "[1, 2]", "one for each label, in this order: airplane, automobile"),
-        ("cifar10", "{frog: 2, ship: 3}", ""),
-        # TFDS's names where its file of names is missing.
-        ("cifar10", "{'6': 2}", ""),
-        ("cifar10", "{frog: 2, '6': 2}", "no class `6`"),
-        ("fashion_mnist", "{any: 2}", ""),
-    ],
-)
-def test_the_classes_of_known_data_sets_are_known(refuse, write, good, dataset, weights, message):
-    text = good.replace("dataset: mnist", f"dataset: {dataset}") + f"  class_weights: {weights}\n"
-    if message:
-        assert message in refuse(text)
-    else:
-        assert load(write(text)).declaration.trainer.class_weights
 
 
 def test_the_classes_of_an_image_folder_are_known(refuse, good, tmp_path):

@@ -71,9 +71,7 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
         ("trainer.seed: {min: 1, max: 9, step: 20}", "no second value lies within the range"),
         ("trainer.seed: {min: 1, max: 9, step: 1, sampling: log}", "above 1, by which values are multiplied"),
         ("trainer.augment.0.random_crop.padding: [1, 2]", "trainer.augment holds [], and has no item 0"),
-        ("trainer.class_weights.12: [1, 2]", "the data has no class `12`"),
         ("trainer.train_steps: [10, 20]\n  train_steps: 50", "tune.train_steps fixes the steps"),
-        (f"trainer.optimizer: [{{name: adam}}]\n    {RATE}: [0.1]", f"{RATE} is a part of it, and varied as well"),
     ],
 )
 def test_a_wrong_range_is_refused_with_a_fix(problems, good, line, text):

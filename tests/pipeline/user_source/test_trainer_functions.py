@@ -9,7 +9,7 @@ import pytest
 
 from tests.stack import needs_estimator_template
 from tfx_estimator.pipeline.user_source.functions import is_read, params_read
-from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, functions_of, read_run_fn
+from tfx_estimator.pipeline.user_source.trainer_functions import find_estimator, functions_of
 
 pytestmark = pytest.mark.unit
 
@@ -89,46 +89,46 @@ def test_tfxs_own_template_is_recognised(tmp_path: Path):
     templates = Path(spec.origin).parent / "experimental" / "templates" / "taxi" / "models"
     shutil.copytree(templates, tmp_path / "models")
     name = "models.estimator_model.model"
-    found = read_run_fn(f"{name}:run_fn", [str(tmp_path)])
+    found = find_estimator(f"{name}:run_fn", [str(tmp_path)])
     lines = (tmp_path / "models/estimator_model/model.py").read_text().splitlines()
     number = next(index for index, line in enumerate(lines, 1) if "tf_estimator.train_and_evaluate" in line)
-    assert found == RunFn(f"model.py:{number}: tf_estimator.train_and_evaluate", f"{name}._create_train_and_eval_spec")
-    assert read_run_fn(str(tmp_path / "models/estimator_model/model.py")) == found
-    assert read_run_fn("models.keras_model.model:run_fn", [str(tmp_path)]) == RunFn()
+    assert found == f"model.py:{number}: tf_estimator.train_and_evaluate"
+    assert find_estimator(str(tmp_path / "models/estimator_model/model.py")) == found
+    assert find_estimator("models.keras_model.model:run_fn", [str(tmp_path)]) == ""
 
 
 @pytest.mark.parametrize(
-    ("text", "call", "trainer_fn"),
+    ("text", "call"),
     [
-        (ESTIMATOR, "module.py:9: tf.estimator.train_and_evaluate", "module.make"),
-        (KERAS, "", ""),
+        (ESTIMATOR, "module.py:9: tf.estimator.train_and_evaluate"),
+        (KERAS, ""),
         # Functions that it does not call do not count.
-        (KERAS + BOTH, "", "module.trainer_fn"),
+        (KERAS + BOTH, ""),
         # An Estimator that is only constructed trains nothing.
-        (KERAS.replace("data()", "trainer_fn(fn_args, None)") + BOTH, "", "module.trainer_fn"),
+        (KERAS.replace("data()", "trainer_fn(fn_args, None)") + BOTH, ""),
         (KERAS.replace("build()", "helper.build()") + "import helper\n",
-         "helper.py:3: tf.keras.estimator.model_to_estimator", ""),
+         "helper.py:3: tf.keras.estimator.model_to_estimator"),
         # Keras users have their own train_and_evaluate.
-        ("def train_and_evaluate(x): x.fit()\ndef run_fn(a): train_and_evaluate(a)\n", "", ""),
+        ("def train_and_evaluate(x): x.fit()\ndef run_fn(a): train_and_evaluate(a)\n", ""),
         ("from tensorflow.estimator import train_and_evaluate as t, train_and_evaluate\n"
-         "def run_fn(a): train_and_evaluate(a)\n", "module.py:2: train_and_evaluate", ""),
+         "def run_fn(a): train_and_evaluate(a)\n", "module.py:2: train_and_evaluate"),
         ("class Model:\n def fit(self, e): e.estimator.DNNRegressor([])\ndef run_fn(a): Model().fit(a)\n",
-         "module.py:2: e.estimator.DNNRegressor", ""),
-        ("def run_fn(a): loop(a)\ndef loop(a): run_fn(a)\n", "", ""),
-        ("def (\n", "", ""),
+         "module.py:2: e.estimator.DNNRegressor"),
+        ("def run_fn(a): loop(a)\ndef loop(a): run_fn(a)\n", ""),
+        ("def (\n", ""),
     ],
 )  # fmt: skip
-def test_a_run_fn_that_trains_an_estimator_is_recognised(tmp_path: Path, text, call, trainer_fn):
+def test_a_run_fn_that_trains_an_estimator_is_recognised(tmp_path: Path, text, call):
     (tmp_path / "module.py").write_text(text)
     (tmp_path / "helper.py").write_text(
         "import tensorflow as tf\ndef build():\n    return tf.keras.estimator.model_to_estimator(1)\n"
     )
     for target in ("module:run_fn", str(tmp_path / "module.py")):
-        assert read_run_fn(target, [str(tmp_path)]) == RunFn(call, trainer_fn)
+        assert find_estimator(target, [str(tmp_path)]) == call
 
 
 def test_without_source_nothing_is_recognised(tmp_path: Path):
-    assert read_run_fn("no_such_module:run_fn") == RunFn()
+    assert find_estimator("no_such_module:run_fn") == ""
     assert functions_of(str(tmp_path / "none.py")) is None
     (tmp_path / "binary.py").write_bytes(b"\x00")
     assert functions_of(str(tmp_path / "binary.py")) is None
