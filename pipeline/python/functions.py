@@ -29,6 +29,7 @@ def run(
     require_blessing: bool = False,
     dry_run: bool = True,
     report: bool = True,
+    rerun: Union[str, Iterable[str]] = (),
     progress: bool = True,
 ) -> RunResult:
     """Runs the declared pipeline on this machine, as `tfx-estimator run` does.
@@ -45,6 +46,7 @@ def run(
         require_blessing: Whether a model that is not blessed is an error.
         dry_run: Whether your code is tried on made-up examples before any data is read.
         report: Whether report.html is made.
+        rerun: Components that run again though nothing has changed.
         progress: Whether to show progress: in a notebook as one updated line, elsewhere on stderr.
 
     Returns:
@@ -57,6 +59,7 @@ def run(
     """
     words = ["run", _source(source), "--workdir", _path(workdir), *set_words(overrides)]
     words += ["--require-blessing"] * bool(require_blessing) + ["--no-dry-run"] * (not dry_run)
+    words += [word for name in texts("rerun", rerun) for word in ("--rerun", name)]
     logs = call([*words, "--report" if report else "--no-report"], progress)
     # A cluster's task other than the chief has no results of its own.
     return RunResult(logs, _read(logs, "summary.json") if logs else {})
