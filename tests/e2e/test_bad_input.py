@@ -81,21 +81,19 @@ def test_a_truncated_idx_file_is_named_before_anything_starts(forked, declare, t
     assert left["error"]["type"] == "DamagedDataError"
 
 
-def test_a_network_that_does_not_fit_its_images_is_reported_with_the_log(ingested, declare, tmp_path):
+def test_a_network_that_does_not_fit_its_images_is_reported_with_its_line(ingested, declare, tmp_path):
     # A 28x28 image is too small for five poolings.
     network = (
         "from tfx_estimator.model_fn.layers import PooledConv2D\nimport tensorflow as tf\n\ndef network(num_classes):\n"
     )
     network += "    return tf.keras.Sequential([PooledConv2D(8, 3) for _ in range(5)])\n"
     (tmp_path / "wrong.py").write_text(network)
-    output = ingested.run(declare("digits", trainer={"model": "wrong:network"}), "--report", code=5)
-    assert "task chief-0 failed: ValueError" in output
+    output = ingested.run(declare("digits", trainer={"model": "wrong:network"}), "--report", code=4)
     assert "Negative dimension size" in output
-    assert "chief-0.attempt-1.log" in output
+    assert 'wrong.py", line 5, in network' in output
     left = ingested.summary("digits")
-    assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 5, "TaskFailedError")
+    assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")
     assert "Negative dimension size" in left["error"]["what"]
-    assert "chief-0.attempt-1.log" in left["error"]["todo"]
     states = ingested.states("digits")
     assert (states["Transform"], states["Trainer"], states["Evaluator"]) == ("cached", "failed", "not reached")
     assert left["examples"] == {"train": 1438, "eval": 359}
@@ -104,7 +102,7 @@ def test_a_network_that_does_not_fit_its_images_is_reported_with_the_log(ingeste
     # Its report has the error, and the outputs before it.
     (report,) = (line.split()[1] for line in output.splitlines() if line.startswith("report "))
     page = Path(report).read_text()
-    assert "TaskFailedError, exit code 5" in page
+    assert "UserCodeError, exit code 4" in page
     assert "digits 2.0.0: 10 classes" in page
     assert page.count("Left out. Trainer made no model in this run.") == 2
     assert "could not be made" not in page

@@ -80,7 +80,7 @@ def test_the_digits_preset_knows_a_drawn_digit_and_those_of_others(digits_run, r
     (folder := tmp_path / "mnist").mkdir()
     for number, image in enumerate(whole["image"].numpy()):
         Image.fromarray(image[..., 0]).save(folder / f"{number:05}.png")
-    drawn = ROOT / "examples" / "predict" / "digit.png"
+    drawn = ROOT / "examples" / "digit.png"
     first, *others = predict(digits_run.versions[0], [drawn, folder], top=1, progress=False).rows
     assert first["class"] == "5"
     found = np.array([int(each["class"]) for each in others])

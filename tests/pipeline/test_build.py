@@ -203,7 +203,7 @@ def test_metrics_that_can_be_measured_are_built(tmp_path, metric):
     ("metric", "parts"),
     [
         ("{name: Precision, binarize: [10]}", ["evaluator.metrics.0.binarize: the data has no class `10`", "0 to 9"]),
-        ("{name: Precison}", ["Precison cannot be measured", "did you mean `Precision`?"]),
+        ("{name: Precison}", ["has a metric of this name", "did you mean `Precision`?"]),
         ("{name: AUC, options: {num_thresholds: 1}}", ["AUC with", "cannot be measured"]),
     ],
 )

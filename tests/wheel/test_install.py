@@ -44,7 +44,7 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
     assert "pushed model" in trained
     header, row, *_ = predicted.splitlines()
     assert header.startswith("file,class,score_0,")
-    assert row.startswith("examples/predict/digit.png,5,")
+    assert row.startswith("examples/digit.png,5,")
 
 
 def test_pip_also_ends_without_the_lock_file(fresh, distributions, tmp_path):
