@@ -19,7 +19,6 @@ from tfx_estimator.data.augmentation.operations import (
     move,
     rotate,
     saturate,
-    slant,
     zoom,
 )
 from tfx_estimator.data.features import IMAGE
@@ -28,7 +27,6 @@ from tfx_estimator.pipeline.config import augment
 
 _OTHERS: dict[type, Callable[[tf.Tensor, Any, Draws], tf.Tensor]] = {
     augment.RandomRotation: rotate,
-    augment.RandomShear: slant,
     augment.RandomZoom: zoom,
     augment.RandomBrightness: brighten,
     augment.RandomContrast: contrast,

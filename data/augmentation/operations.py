@@ -1,7 +1,7 @@
 """The operations of augmentation, on batches of images, float [batch, height, width, channels].
 
-Flips, crops and translations move whole pixels, so consecutive ones are one gather. Rotation, shear and zoom use
-bilinear interpolation.
+Flips, crops and translations move whole pixels, so consecutive ones are one gather. Rotation and zoom use bilinear
+interpolation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from tfx_estimator.pipeline.config.augment import (
     RandomFlip,
     RandomRotation,
     RandomSaturation,
-    RandomShear,
     RandomTranslation,
     RandomZoom,
 )
@@ -93,30 +92,21 @@ def _shifted(size: int, most: int, fill: str, draws: Draws) -> _AxisMove:
 def rotate(images: tf.Tensor, options: RandomRotation, draws: Draws) -> tf.Tensor:
     """Rotates each image about its centre by a random angle."""
     angle = _exact(draws.uniform(-math.radians(options.degrees), math.radians(options.degrees)))
-    cosine, sine = tf.cos(angle), tf.sin(angle)
-    return _warp(images, (cosine, -sine, sine, cosine), options.fill)
-
-
-def slant(images: tf.Tensor, options: RandomShear, draws: Draws) -> tf.Tensor:
-    """Shifts the rows of each image in proportion to their distance from its centre, by a random factor."""
-    factor = _exact(draws.uniform(-options.factor, options.factor))
-    return _warp(images, (tf.ones_like(factor), factor, tf.zeros_like(factor), tf.ones_like(factor)), options.fill)
+    return _warp(images, tf.cos(angle), tf.sin(angle), options.fill)
 
 
 def zoom(images: tf.Tensor, options: RandomZoom, draws: Draws) -> tf.Tensor:
     """Enlarges or shrinks each image about its centre by a random factor."""
     factor = _exact(draws.uniform(1 - options.factor, 1 + options.factor))
-    zeros = tf.zeros_like(factor)
-    return _warp(images, (1.0 / factor, zeros, zeros, 1.0 / factor), options.fill)
+    return _warp(images, 1.0 / factor, tf.zeros_like(factor), options.fill)
 
 
-def _warp(images: tf.Tensor, matrix: tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], fill: str) -> tf.Tensor:
-    """Takes the pixel at x, y, counted from the centre, from a * x + b * y, c * x + d * y of matrix a, b, c, d."""
+def _warp(images: tf.Tensor, cosine: tf.Tensor, sine: tf.Tensor, fill: str) -> tf.Tensor:
+    """Takes the pixel at x, y, counted from the centre, from cosine * x - sine * y, sine * x + cosine * y."""
     height, width = images.shape[1:3]
     x, y = (width - 1) / 2, (height - 1) / 2
-    a, b, c, d = matrix
-    zeros = tf.zeros_like(a)
-    rows = (a, b, x - a * x - b * y, c, d, y - c * x - d * y, zeros, zeros)
+    zeros = tf.zeros_like(sine)
+    rows = (cosine, -sine, x - cosine * x + sine * y, sine, cosine, y - sine * x - cosine * y, zeros, zeros)
     warped = tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
         transforms=tf.cast(tf.stack(rows, axis=1), tf.float32),

@@ -29,8 +29,7 @@ def find_by_name(section: DataSection) -> FoundBuilder:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import naming
 
-    # Registers the embedded data set with TFDS.
-    from tfx_estimator.data.digits import Digits
+    import tfx_estimator.data.digits  # noqa: F401  registers the embedded data set with TFDS
 
     try:
         ns_name, kwargs = naming.parse_builder_name_kwargs(section.dataset)
@@ -41,9 +40,7 @@ def find_by_name(section: DataSection) -> FoundBuilder:
         cls = tfds.builder_cls(name)
     except (tfds.core.DatasetNotFoundError, ValueError, ImportError):
         cls = None
-    # The embedded digits that an older release prepared are not those that the presets were measured with.
-    embedded = _class_version(cls) if cls is Digits else None
-    found = _find(section, name, kwargs.get("config"), section.version or kwargs.get("version") or embedded, cls)
+    found = _find(section, name, kwargs.get("config"), section.version or kwargs.get("version"), cls)
     if found is None:
         near = difflib.get_close_matches(name, tfds.list_builders(with_community_datasets=False), 3, 0.6)
         raise DataNotFoundError(

@@ -41,13 +41,6 @@ class RandomRotation(Section):
     fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
-class RandomShear(Section):
-    """Slants the image, as handwriting is, with bilinear interpolation."""
-
-    factor: float = number(0.3, None, 2, "largest shift to the left or right, for each pixel above the centre", gt=0)
-    fill: Literal["zero", "reflect"] = Field("zero", _FILL)
-
-
 class RandomZoom(Section):
     """Enlarges or shrinks the image about its centre, with bilinear interpolation."""
 
@@ -92,7 +85,6 @@ class Operation(Section):
     random_crop: Optional[RandomCrop] = None
     random_translation: Optional[RandomTranslation] = None
     random_rotation: Optional[RandomRotation] = None
-    random_shear: Optional[RandomShear] = None
     random_zoom: Optional[RandomZoom] = None
     random_brightness: Optional[RandomBrightness] = None
     random_contrast: Optional[RandomContrast] = None

@@ -130,15 +130,6 @@ def test_zooms_are_about_the_centre_and_bilinear(images, fill, mode):
     np.testing.assert_allclose(zoomed, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(("fill", "mode"), [("zero", "grid-constant"), ("reflect", "reflect")])
-def test_shears_move_rows_in_proportion_to_their_distance_from_the_centre(images, fill, mode):
-    factors = draws().uniform(-0.5, 0.5).numpy().astype(np.float64)
-    matrices = [np.array([[1, 0], [factor, 1]]) for factor in factors]
-    expected = [warped(image, matrix, mode) for image, matrix in zip(images, matrices)]
-    slanted = augment(images, {"random_shear": {"factor": 0.5, "fill": fill}})
-    np.testing.assert_allclose(slanted, expected, rtol=0, atol=1e-4)
-
-
 def test_brightness_is_one_number_added_to_an_image(images):
     added = draws().uniform(-0.5, 0.5).numpy()
     assert added.min() < -0.4
@@ -183,7 +174,6 @@ EVERY = [
     "random_flip",
     "random_translation",
     "random_rotation",
-    "random_shear",
     "random_zoom",
     "random_saturation",
     "gaussian_noise",

@@ -103,7 +103,7 @@ def test_a_network_that_does_not_fit_its_images_is_reported_with_its_line(ingest
     (report,) = (line.split()[1] for line in output.splitlines() if line.startswith("report "))
     page = Path(report).read_text()
     assert "UserCodeError, exit code 4" in page
-    assert "digits 2.0.0: 10 classes" in page
+    assert "digits 1.0.0: 10 classes" in page
     assert page.count("Left out. Trainer made no model in this run.") == 2
     assert "could not be made" not in page
 

@@ -242,7 +242,7 @@ def test_updates_that_a_scaled_loss_may_skip_are_counted(make_estimate):
 def test_a_module_file_cannot_be_estimated(tmp_path, capsys):
     module = tmp_path / "module.py"
     module.write_text("def run_fn(fn_args):\n    pass\n")
-    options = ["--set", "trainer.model=null", "--set", f"trainer.module_file={module}", "--set", "trainer.augment=[]"]
+    options = ["--set", "trainer.model=null", "--set", f"trainer.module_file={module}"]
     assert main(["estimate", "digits", *options]) == 2
     stderr = capsys.readouterr().err
     assert "their costs are unknown before it has run" in stderr

@@ -155,7 +155,7 @@ CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
     (lambda: replace("sizes.py", "3", "4"), "Trainer", "sizes.py changed: WIDTH"),
     (lambda: replace("prepare.py", "return inputs", "return {**inputs}"), "Transform", PREPARED),
     (lambda: replace("mean.txt", "0.5", "100"), "Transform", "mean.txt changed"),
-    (lambda: replace("words/a.txt", "a", "b"), "Trainer", "words/a.txt changed"),
+    (lambda: replace("words/a.txt", "a", "b"), "Trainer", "words changed"),
     (write_other, "TfdsExampleGen", "the files of the data set"),
     ("data.shards=3", "TfdsExampleGen", "data.shards 2 → 3"),
     ("data.image_size=[8, 8]", "TfdsExampleGen", "data.image_size [4, 4] → [8, 8]"),
