@@ -87,7 +87,8 @@ def _describe(source: ImageSource) -> Iterator[str]:
         source.fingerprint(list(sizes))
         by_size, channels, formats = source.contents
         shapes: dict[Any, Any] = {f"{height} x {width}": files for (height, width), files in by_size.items()}
-        for what, kinds in zip(("sizes (height x width)", "channels", "formats"), (shapes, channels, formats)):
+        found = {"sizes (height x width)": shapes, "channels": channels, "formats": formats}
+        for what, kinds in found.items():
             ordered = sorted(kinds.items(), key=lambda item: -len(item[1]))
             yield f"  {what}: {listed([f'{kind} ({len(files):,})' for kind, files in ordered], _SHOWN)}"
     else:
