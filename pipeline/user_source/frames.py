@@ -51,7 +51,9 @@ def user_lines(error: BaseException) -> list[str]:
     frames = []
     for tb in (cause.__traceback__ for cause in reversed(causes(error))):
         for (frame, _), shown in zip(traceback.walk_tb(tb), traceback.extract_tb(tb)):
-            made_by = getattr(frame.f_locals.get("self"), "__dict__", {}).get(MADE_BY)
+            # Of a layer that is called, not of a model that fits.
+            called = frame.f_locals.get("self") if shown.name == "__call__" else None
+            made_by = getattr(called, "__dict__", {}).get(MADE_BY)
             frames += [made_by, shown] if made_by else [shown]
     text = str(error)
     if without_stacks(text) != text and type(error).__name__ not in _OF_NO_LINE:
