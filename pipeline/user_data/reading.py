@@ -49,7 +49,7 @@ class Reading:
             if held and (lacking := [name for name in self.classes if name not in held]):
                 yield f"the split {split} of {self.place} has no image of {listed(lacking)}"
         names = (name for held in self.files.values() for each in held.values() for name in each)
-        for suffix, count in Counter(name.rpartition(".")[2] for name in names).items():
+        for suffix, count in Counter(name.rpartition(".")[2].lower() for name in names).items():
             if (form := find_format(b"", suffix)) not in ("", *READ):
                 yield f"{form} is not read, the format of files in {self.place}, by their names: {count:,}"
 

@@ -112,7 +112,7 @@ def test_what_is_not_read_is_noted(write, declare, tmp_path, monkeypatch):
     monkeypatch.setattr(read, "read_folder", lambda *given: walked.append(given) or walk(*given))
     write(declare("./pets", "{train: train, eval: val}"))
     assert load("mine.yaml").notes == (
-        f"left out (in no folder of a class): test/1.png of {pets}",
+        f"left out (in no folder of a class): test of {pets}",
         f"left out (not an image): train/cat/a.txt of {pets}",
         f"the split val of {pets} has no image of dog",
         f"HEIC is not read, the format of files in {pets}, by their names: 2",
