@@ -17,16 +17,11 @@ from tfx_estimator.components.evaluator.extractors import find_averaged
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.package_names import OF_OTHER_LABELS, nearest_metric
 
 _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
-# Metrics that TFMA would compute wrongly without an error: of labels that are not class numbers, and, if they cover all
-# classes at once, with binarize or aggregate.
-_OF_OTHER_LABELS = re.compile(
-    "(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy|FBeta|(Mean)?IoU|Sum$"
-    "|MeanRelativeError"
-)
+# Metrics of all classes at once, which TFMA would compute wrongly, without an error, with binarize or aggregate.
 _OF_ALL = re.compile("Sparse|.*ExampleCount|.*Discrimination|SquaredPearson")
 
 
@@ -49,7 +44,7 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
 
 def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
     thresholds = json.loads(metric.config or "{}").get("thresholds")
-    if _OF_OTHER_LABELS.match(metric.class_name):
+    if OF_OTHER_LABELS.match(metric.class_name):
         raise ValueError("it reads one-hot labels, or labels as scores: those of a classifier here are numbers")
     if _OF_ALL.match(metric.class_name) and (spec.HasField("binarize") or spec.HasField("aggregate")):
         raise ValueError("it covers all classes at once: remove binarize, top_k and aggregate")
@@ -114,14 +109,9 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
 
 def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     options = f" with {metric.config}" if metric.config else ""
-    name, of_keras = metric.class_name, (key for key, each in vars(tf.keras.metrics).items() if isinstance(each, type))
-    known = {each for each in (*metric_types.registered_metrics(), *of_keras) if not _OF_OTHER_LABELS.match(each)}
-    near = f"Sparse{name}" if f"Sparse{name}" in known else "" if name in known else nearest(name, known)
-    near = {"acc": "SparseCategoricalAccuracy", "accuracy": "SparseCategoricalAccuracy", "fbetascore": "F1Score"}.get(
-        name.lower(), near
-    )
+    near = nearest_metric(metric.class_name)
     return DeclarationError(
-        f"evaluator.metrics: {name}{options} {what}",
+        f"evaluator.metrics: {metric.class_name}{options} {what}",
         expected="a metric, and options, that TFMA can compute from scores and a label for each example",
         todo=f"did you mean `{near}`?"
         if near

@@ -61,9 +61,9 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
     loaded = load(args.source, args.overrides)
     check_workdir(args.workdir, stores=True)
     _, *nodes = Nodes.__fields__
-    for name in {*args.rerun} - {*nodes}:
-        expected = f"one of {', '.join(nodes)}"
-        raise DeclarationError(f"--rerun {name!r}: there is no such component", expected=expected, todo="name one")
+    if unknown := {*args.rerun} - {*nodes}:
+        what = f"--rerun {', '.join(sorted(unknown))}: there is no such component"
+        raise DeclarationError(what, expected=f"one of {', '.join(nodes)}", todo="name one")
     loaded = dataclasses.replace(loaded, rerun=tuple(args.rerun))
 
     from tfx_estimator.components.trainer.cluster.plan import resolve_distribution

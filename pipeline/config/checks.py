@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.package_names import metric_names, tfds_names
+from tfx_estimator.pipeline.config.package_names import metric_names, nearest_metric, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
@@ -157,8 +157,8 @@ def _evaluator(declaration: Declaration) -> Iterator[Problem]:
     for index, metric in enumerate(section.metrics):
         path = f"evaluator.metrics.{index}"
         if (classes := metric_names()) and metric.name not in classes:
-            near = next((each for each in classes if each.lower().startswith(metric.name.lower())), "AUC")
-            todo = f"did you mean `{nearest(metric.name, classes) or near}`?"
+            near = nearest_metric(metric.name)
+            todo = f"did you mean `{near}`?" if near else "name a class of tfma.metrics or tf.keras.metrics"
             yield Problem(path, "neither TFMA nor Keras has a metric of this name", "", todo, value=metric.name)
         yield from _slices(f"{path}.slices", metric.slices, known, held=True)
         yield from _thresholds(path, metric)

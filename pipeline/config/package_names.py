@@ -8,9 +8,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tfx_estimator.pipeline.config.evaluator import BUILT_IN
+from tfx_estimator.pipeline.config.problems import nearest
+
 _CLASS = re.compile(r"^class ([A-Z]\w*)\(", re.MULTILINE)
 _REGISTERED = re.compile(r"^metric_types\.register_metric\(\s*(\w+)", re.MULTILINE)
 _TFDS = "tensorflow_datasets"
+# Metrics of labels that are not class numbers, which TFMA would compute wrongly without an error.
+OF_OTHER_LABELS = re.compile(
+    "(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy|FBeta|(Mean)?IoU|Sum$"
+    "|MeanRelativeError"
+)
+_MEANT = {"acc": BUILT_IN[0], "accuracy": BUILT_IN[0], "loss": BUILT_IN[1], "fbetascore": "F1Score"}
 
 
 @functools.lru_cache(maxsize=1)
@@ -28,6 +37,13 @@ def metric_names() -> list[str]:
     of_tfma = list(_names("tensorflow_model_analysis", "**/metrics/**/*.py", _REGISTERED))
     keras = "tf_keras" if _folders("tf_keras") else "keras"
     return [*of_tfma, *_names(keras, "src/metrics/*.py", _CLASS)] if of_tfma else []
+
+
+def nearest_metric(name: str) -> str:
+    """Returns the metric of class numbers that a name may mean; empty if none is near, or it is one."""
+    plain, known = name.lower().replace("_", ""), [each for each in metric_names() if not OF_OTHER_LABELS.match(each)]
+    begun = (each for each in known if each.lower().startswith((plain, f"sparse{plain}")))
+    return "" if name in known else _MEANT.get(plain) or next(begun, nearest(name, known))
 
 
 def _names(package: str, pattern: str, defined: re.Pattern[str]) -> Iterator[str]:

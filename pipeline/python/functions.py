@@ -170,7 +170,7 @@ def predict(
 
     Args:
         model: The result of a `run`, a pushed version or a folder of such, a run's folder, or any SavedModel.
-        inputs: PNG or JPEG files, folders of such, CSV or Parquet files of their names, TFRecord files; lists of these.
+        inputs: Image files, folders of such, CSV or Parquet files of their names, TFRecord files; lists of these.
         top: Number of classes with scores per example; None is all.
         batch_size: Examples per call of the model.
         signature: `NAME[:OUTPUT]`: the signature, and the output that holds the scores; empty is the first that fits.

@@ -78,6 +78,13 @@ def _other_options(section: Strategy) -> Iterator[dict[str, str]]:
             yield {"key": key, "strategy": section.strategy, "names": names, "value": inline(value)}
 
 
+def _few_files(case: Case) -> Any:
+    shards, workers = case.declaration.shards, case.train.worker_count
+    if case.distribution.sharding != "file" or shards >= workers or case.workers_unknown:
+        return None
+    return {"files": f"{shards} file" if shards == 1 else f"{shards} files", "value": str(shards)}
+
+
 _OF_TRAIN, _TRAIN_BATCH = _of("train", "global_batch_size")
 _OF_EVAL, _EVAL_BATCH = _of("eval", "eval_batch_size")
 
@@ -185,5 +192,13 @@ DISTRIBUTION = (
         *given(lambda case: case.trainer.path == "estimator" and case.user_code, _COMPRESSION),
         _TRAIN_BATCH,
         _EVAL_BATCH,
+        Rule(
+            "data.shards",
+            _few_files,
+            f"{{files}} cannot be shared among {{train.worker_count}} workers ({_SHARDING}: file)",
+            f"raise it, or set {_SHARDING} to element",
+            "at least {train.worker_count}, one file for each worker",
+            (_SHARDING, STRATEGY, _WORKERS),
+        ),
     ),
 )

@@ -146,6 +146,15 @@ def test_a_batch_that_does_not_divide(problems, good, strategy, replicas, multip
         assert text in problem
 
 
+def test_fewer_files_than_workers(problems, write, good):
+    text = good.replace("dataset: mnist", "dataset: mnist\n  shards: 3")
+    cluster = "  distribution: {train: {strategy: parameter_server, workers: 4}, sharding: "
+    (problem,) = problems(f"{text}{cluster}file}}\n")
+    assert problem.startswith("mine.yaml:4  data.shards: 3\n3 files cannot be shared among 4 workers")
+    write(f"{text}{cluster}element}}\n")
+    assert load("mine.yaml").declaration.data.shards == 3
+
+
 @pytest.mark.parametrize(("workers", "sharding", "files"), [(12, "file", 12), (4, "file", 8), (12, "element", 8)])
 def test_as_many_files_as_workers_read_unless_declared(write, good, workers, sharding, files):
     train = f"train: {{strategy: parameter_server, workers: {workers}}}"
