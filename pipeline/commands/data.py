@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +57,7 @@ def _section(name: str) -> tuple[DataSection, bool]:
     try:
         draft = Draft(read_source(name))
     except DeclarationError as error:
-        if re.split("[/:]", name)[0] in tfds_names():
+        if name.partition("/")[0].partition(":")[0] in tfds_names():
             return DataSection(dataset=name), False
         error.expected = _EXPECTED
         raise

@@ -192,12 +192,16 @@ def test_the_suggestion_for_a_folder_with_a_table_of_its_images_reads_them(tmp_p
     assert _counts(opened(suggested)) == {"train": {"cat": 6, "dog": 6}}
 
 
-def test_a_parquet_file_of_unknown_columns_is_named_and_not_suggested(tmp_path, capsys):
-    _grow(tmp_path, {"images": 12, ".": {"boxes.parquet": b"PAR1"}})
+@pytest.mark.parametrize(
+    ("folder", "expected"), [("images", "two classes or more"), (".", "a folder for each class, or a table")]
+)
+def test_a_parquet_file_of_unknown_columns_is_named_and_not_suggested(tmp_path, capsys, folder, expected):
+    _grow(tmp_path, {folder: 12})
+    write_files(tmp_path, {"boxes.parquet": b"PAR1"})
     assert main(["data", str(tmp_path)]) == DataError.exit_code
-    error = capsys.readouterr().err
-    assert "it holds boxes.parquet, images (12 images)" in error
-    assert "  expected: a folder for each class, or a table\n" in error
+    output, error = capsys.readouterr()
+    assert "left out (not an image): boxes.parquet of " in output
+    assert f"  expected: {expected}\n" in error
     assert "set data.dataset" not in error
 
 
