@@ -25,7 +25,7 @@ _BY_BYTES = "tfxio_use_byte_size_batching"
 
 
 class Executor(executor.Executor):
-    """TFX's executor: checks the preprocessing_fn's result, batches equally in each run, and retries a store's renames."""
+    """TFX's executor, which checks the preprocessing_fn's result, batches by size, and retries a store's renames."""
 
     @checks_inputs
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a preprocessing_fn may return, and what it analyses; and the retries of renames that a bucket refuses at first."""
+"""What a preprocessing_fn may return, and what it analyses; the retries of renames that a bucket refuses at first."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_moments_are_the_same_however_long_a_batch_takes(importable, tmp_path, m
         properties = {"preprocessing_fn": "moments.preprocessing_fn", "disable_statistics": 1}
         Transform.EXECUTOR_SPEC.executor_class().Do(inputs, made, properties)
         layer = tft.TFTransformOutput(made["transform_graph"][0].uri).transform_features_layer()
-        found.append(float(layer({"x": tf.constant([[3.0]])})["mean"]))
+        found.append(layer({"x": tf.constant([[3.0]])})["mean"].numpy().item())
         monkeypatch.setattr(util._BatchSizeEstimator, "next_batch_size", chosen)
     assert found[0] == pytest.approx(numbers.mean(), rel=1e-6)
     assert found[0] == found[1]
