@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
+from absl import flags
 from tfx.components.transform import executor, labels
 from tfx.types import standard_component_specs
 
@@ -19,16 +20,18 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader, opened
 
 _TRIES = 4
+# A flag of tfx_bsl.
+_BY_BYTES = "tfxio_use_byte_size_batching"
 
 
 class Executor(executor.Executor):
-    """TFX's executor, which checks the preprocessing_fn's result, and retries renames of folders in a store."""
+    """TFX's executor, which checks the preprocessing_fn's result, batches by size, and retries a store's renames."""
 
     @checks_inputs
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """See `executor.Executor.Do`."""
         own = read_files.folders_of(input_dict, output_dict)
-        with retrying_renames():
+        with retrying_renames(), batches_of_equal_bytes():
             opened.noting(super().Do, input_dict, output_dict, exec_properties, own=own)
         (transform_graph,) = output_dict[standard_component_specs.TRANSFORM_GRAPH_KEY]
         read_files.keep(transform_graph, opened.noted())
@@ -75,6 +78,19 @@ def _place(function: Callable[..., Any]) -> str:
     function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     return f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}' if code else repr(function)
+
+
+@contextlib.contextmanager
+def batches_of_equal_bytes() -> Iterator[None]:
+    """Batches the examples by their size; by default Beam chooses by the time that the previous batches took.
+
+    The analyzers add numbers of a batch, then the batches: rounded differently, moments differ between two runs.
+    """
+    flags.FLAGS.set_default(_BY_BYTES, True)
+    try:
+        yield
+    finally:
+        flags.FLAGS.set_default(_BY_BYTES, False)
 
 
 @contextlib.contextmanager

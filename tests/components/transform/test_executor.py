@@ -1,12 +1,19 @@
-"""The results that a preprocessing_fn may return; and the retries of renames that a bucket refuses at first."""
+"""What a preprocessing_fn may return, and what it analyses; the retries of renames that a bucket refuses at first."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 
+import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_transform as tft
+from apache_beam.transforms import util
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 
+from tests.artifacts import artifact, example, outputs, write_records
 from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.transform.executor import checked, retrying_renames
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -47,6 +54,51 @@ def test_the_component_checks_the_result_of_its_preprocessing_fn(importable):
     function = executor._GetPreprocessingFn({"preprocessing_fn": "returns_nothing.preprocessing_fn"}, {})
     with pytest.raises(UserCodeError, match=r"returned None\n.*returns_nothing.py\", line 1"):
         function({})
+
+
+SCHEMA = """
+feature { name: "x" type: FLOAT presence { min_fraction: 1 } shape { dim { size: 1 } } }
+"""
+MOMENTS = """
+import tensorflow_transform as tft
+
+
+def preprocessing_fn(inputs):
+    return {"mean": 0 * inputs["x"] + tft.mean(inputs["x"])}
+"""
+
+
+def test_moments_are_the_same_however_long_a_batch_takes(importable, tmp_path, monkeypatch):
+    (importable / "moments.py").write_text(MOMENTS)
+    (tmp_path / "examples" / "Split-train").mkdir(parents=True)
+    # Each order of adding them rounds differently.
+    numbers = np.random.default_rng(1).lognormal(0, 3, 600)
+    for shard in range(2):
+        path = tmp_path / "examples" / "Split-train" / f"data_tfrecord-{shard:05d}-of-00002"
+        write_records(path, [example(x=float(number)) for number in numbers[shard::2]])
+    (tmp_path / "schema").mkdir()
+    schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
+    (tmp_path / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
+    examples = artifact("Examples", tmp_path / "examples")
+    examples.split_names = '["train"]'
+    inputs = {"examples": [examples], "schema": [artifact("Schema", tmp_path / "schema")]}
+    # The size of a batch by the time that others took, as an idle and a busy machine may choose it.
+    sizes = itertools.cycle([1, 7, 300])
+    choose = util._BatchSizeEstimator.next_batch_size
+
+    def chosen(self):
+        return choose(self) if self._min_batch_size == self._max_batch_size else next(sizes)
+
+    found = []
+    for run in ("idle", "busy"):
+        made = outputs(tmp_path / run, transform_graph="TransformGraph")
+        properties = {"preprocessing_fn": "moments.preprocessing_fn", "disable_statistics": 1}
+        Transform.EXECUTOR_SPEC.executor_class().Do(inputs, made, properties)
+        layer = tft.TFTransformOutput(made["transform_graph"][0].uri).transform_features_layer()
+        found.append(layer({"x": tf.constant([[3.0]])})["mean"].numpy().item())
+        monkeypatch.setattr(util._BatchSizeEstimator, "next_batch_size", chosen)
+    assert found[0] == pytest.approx(numbers.mean(), rel=1e-6)
+    assert found[0] == found[1]
 
 
 @pytest.fixture
