@@ -74,8 +74,8 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
             source = open_source(data)
             if source.is_prepared:
                 source.resolve_disjoint()
-            fingerprint = source.fingerprint(list(data.splits.declared().values()))
-            for note in source.notes():
+            fingerprint = source.fingerprint(expressions := list(data.splits.declared().values()))
+            for note in source.notes(expressions):
                 _log.warning(note)
         spec = TfdsExampleGenSpec(
             examples=types.Channel(type=standard_artifacts.Examples),

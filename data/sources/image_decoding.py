@@ -105,7 +105,7 @@ def _opened(path: Any, file: BinaryIO) -> Iterator[Image.Image]:
         found = find_format(file.read(HEAD_BYTES), path.name)
         if found in ("", *READ):
             raise damaged(path, f"it is no complete {found or 'image'}", EXPECTED) from None
-        todo = "replace it by a PNG, as ImageMagick's `mogrify -format png` makes it"
+        todo = "make PNGs of all such files, as ImageMagick's `mogrify -format png` does, and remove these"
         raise DataError(one_line(f"{path} is an image in the format {found}"), expected=EXPECTED, todo=todo) from None
     except Exception as error:
         # Errors of zlib, struct and Pillow.

@@ -66,10 +66,10 @@ class ImageFilesSource(ImageSource):
         height, width = section.image_size or _only_size(self.contents.sizes, name)
         channels = section.channels or max(self.contents.channels)
         self._notes = list(notes)
-        self._repeated: list[str] = []
+        self._hashes: dict[Any, bytes] = {}  # of files in fingerprints
         if not section.channels and len(self.contents.channels) > 1:
             grey = self.contents.channels[1]
-            what = f"{len(grey):,} images are grey, first {grey[0].path}, and are read in colour, as the others are"
+            what = f"grey images, read in colour as the others: {len(grey):,}, first {grey[0].path}"
             self._notes.append(one_line(f"{what}; data.channels: 3 declares it, and 1 reads all in grey"))
         self._info = SourceInfo(
             name=name,
@@ -92,9 +92,15 @@ class ImageFilesSource(ImageSource):
     def prepare(self) -> None:
         """Does nothing: each image is checked when read."""
 
-    def notes(self) -> tuple[str, ...]:
-        """See ImageSource; once the fingerprint was taken, also of images that are in two splits or classes."""
-        return (*self._notes, *self._repeated)
+    def notes(self, expressions: Sequence[str] = ()) -> tuple[str, ...]:
+        """See ImageSource; tells of equal images in two of the split expressions, or in two classes."""
+        named = {
+            each: [file for part in self.resolve(each) for file in self._splits[part.split][part.start : part.stop]]
+            for each in expressions
+        }
+        if any(file.path not in self._hashes for files in named.values() for file in files):
+            self.fingerprint(expressions)
+        return (*self._notes, *_find_repeated(named, self._hashes))
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
@@ -115,8 +121,7 @@ class ImageFilesSource(ImageSource):
 
     def fingerprint(self, expressions: Sequence[str]) -> str:
         """Hashes names, labels and contents of the files of the splits in use, split expressions and size of images."""
-        ranges = {expression: self.resolve(expression) for expression in expressions}
-        used = sorted({part.split for each in ranges.values() for part in each})
+        used = sorted({part.split for expression in expressions for part in self.resolve(expression)})
         files = {split: sorted(self._splits[split], key=lambda file: file.key) for split in used}
         facts: dict[str, Any] = {
             "source": "images",
@@ -128,14 +133,7 @@ class ImageFilesSource(ImageSource):
         if self.section.image_size:
             # Another function would result in other pixels.
             facts["resized"] = "tf.image"
-        hashes: dict[Any, bytes] = {}
-        found = fingerprint_files([file.path for each in files.values() for file in each], facts, hashes)
-        named = {
-            expression: [file for part in each for file in self._splits[part.split][part.start : part.stop]]
-            for expression, each in ranges.items()
-        }
-        self._repeated = list(_find_repeated(named, hashes))
-        return found
+        return fingerprint_files([file.path for each in files.values() for file in each], facts, self._hashes)
 
 
 class ImageFolderSource(ImageFilesSource):
@@ -217,15 +215,17 @@ def _read_header(path: Any, length: int, mtime: float) -> tuple[int, int, int, s
 def _find_repeated(splits: _Files, hashes: Mapping[Any, bytes]) -> Iterator[str]:
     """Yields a note for images that are byte for byte in two splits, and for those in two classes."""
     first: dict[bytes, tuple[str, ImageFile]] = {}
-    pairs: dict[str, list[tuple[ImageFile, ImageFile]]] = {}
+    pairs: dict[str, dict[Any, tuple[ImageFile, ImageFile]]] = {}  # note -> path or content -> these
     for split, files in splits.items():
         for file in files:
             if file.path in hashes:
                 other_split, other = first.setdefault(hashes[file.path], (split, file))
                 if split != other_split:
-                    where = f"of the {len(files):,} images of {split} are also in {other_split}"
-                    pairs.setdefault(where, []).append((file, other))
+                    what = f"of the {len(files):,} images of {split} also in {other_split}"
+                    pairs.setdefault(what, {})[file.path] = file, other
                 if file.label != other.label:
-                    pairs.setdefault("images are also in another class", []).append((file, other))
-    for where, found in pairs.items():
-        yield one_line(f"{len(found):,} {where}, byte for byte, as {found[0][0].path} and {found[0][1].path}")
+                    # Once, wherever its copies are.
+                    pairs.setdefault("also in another class", {}).setdefault(hashes[file.path], (file, other))
+    for what, found in pairs.items():
+        one, same = next(iter(found.values()))
+        yield one_line(f"{what}, byte for byte: {len(found):,}, as {one.path} and {same.path}")

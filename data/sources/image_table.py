@@ -46,7 +46,7 @@ class ImageTableSource(ImageFilesSource):
         unknown = sorted({label for label in labels if label.lower() in _UNKNOWN})
         if unknown and any(numbers) and all(number or label in unknown for number, label in zip(numbers, labels)):
             raise _missing(table, labels.index(unknown[0]) + 1, f"label, but {unknown[0]!r}")
-        notes = [f"{labels.count(each):,} rows of {table} are of the class {each!r}" for each in unknown]
+        notes = [f"rows of {table} of the class {each!r}, or of none: {labels.count(each):,}" for each in unknown]
         labels = [number[1] for number in numbers if number] if all(numbers) else labels
         found: dict[str, set[str]] = {}
         for split, label in zip(splits, labels):
@@ -101,7 +101,7 @@ def _place(table: Any, path: Union[str, TableImage]) -> Any:
 
 
 def _read(table: Any) -> list[_Column]:
-    """Returns the columns of strings or whole numbers, as strings; names may be repeated."""
+    """Returns the columns of images, as these, and of text, whole numbers and bools, as strings; names may repeat."""
     # Without pyarrow_hotfix, pyarrow runs code in a Parquet file (CVE-2023-47248).
     import pyarrow as pa
     import pyarrow_hotfix  # noqa: F401

@@ -89,8 +89,8 @@ class ImageSource(abc.ABC):
     def prepare(self) -> None:
         """Makes the examples readable: downloads and converts them if needed."""
 
-    def notes(self) -> tuple[str, ...]:
-        """Returns warnings about the examples."""
+    def notes(self, expressions: Sequence[str] = ()) -> tuple[str, ...]:
+        """Returns warnings about the examples, and those of these split expressions in particular."""
         return ()
 
     @abc.abstractmethod

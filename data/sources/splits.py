@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.config.data import suggest_splits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ def resolve_split(
         raise DataNotFoundError(
             f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
             expected=f"a TFDS split expression over {known}, for example `train[:90%]`",
-            todo="change data.splits in the declaration",
+            todo=f"set data.{suggest_splits(list(sizes) or ['train'], len(sizes) > 2)}",
         ) from None
     ranges = tuple(
         ExampleRange(part.splitname, part.from_ or 0, sizes[part.splitname] if part.to is None else part.to)

@@ -70,7 +70,7 @@ class TfdsSource(ImageSource):
         self._builder = open_prepared(self._builder.data_path)
         self.__dict__.pop("info", None)
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, expressions: Sequence[str] = ()) -> tuple[str, ...]:
         """See ImageSource."""
         if not self._found.own or not self.is_prepared:
             return ()

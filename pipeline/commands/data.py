@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 HELP = "print what is in your data, and a `data` section that reads it"
 _IMAGE_SIZE = (64, 64)
 _SHOWN = 20
+_EXPECTED = "a folder, a CSV or Parquet file, a preset, a declaration, or a TFDS name"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's argument."""
-    parser.add_argument("source", metavar="SOURCE", help="a folder, a CSV or Parquet file, a preset or a declaration")
+    parser.add_argument("source", metavar="SOURCE", help=_EXPECTED)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.user_data.read import read
 
-    section = _section(args.source)
+    section, declared = _section(args.source)
     found = read(section.dataset, section.splits.names())
     say(one_line(f"{found.layout if found else 'data set'}: {section.dataset}"))
     if found and found.refusal:
@@ -37,28 +39,35 @@ def run(args: argparse.Namespace) -> int:
             say(f"  {one_line(note)}")
         raise found.refusal
     source = _open(section)
-    for line in _describe(source):
+    for line in _describe(source, declared):
         say(line)
     return 0
 
 
-def _section(name: str) -> DataSection:
+def _section(name: str) -> tuple[DataSection, bool]:
+    """Returns the section, and whether a declaration has it."""
     from tfx_estimator.pipeline.config.data import DataSection
     from tfx_estimator.pipeline.config.draft import Draft, read_source
+    from tfx_estimator.pipeline.config.package_names import tfds_names
     from tfx_estimator.pipeline.user_data.names import is_address, is_table
 
     place = name if is_address(name) else os.path.abspath(os.path.expanduser(name))
     if is_address(name) or is_table(name) or os.path.isdir(place):
-        return DataSection(dataset=place)
-    draft = Draft(read_source(name))
+        return DataSection(dataset=place), False
+    try:
+        draft = Draft(read_source(name))
+    except DeclarationError as error:
+        if name.partition("/")[0].partition(":")[0] in tfds_names():
+            return DataSection(dataset=name), False
+        error.expected = _EXPECTED
+        raise
     draft.resolve_paths()
     # Whatever else is wrong in the declaration.
-    return draft.validate("").data
+    return draft.validate("").data, True
 
 
 def _open(section: DataSection) -> ImageSource:
     from tfx_estimator.data.sources import open_source
-    from tfx_estimator.pipeline.base.errors import DataError
 
     try:
         return open_source(section)
@@ -69,22 +78,23 @@ def _open(section: DataSection) -> ImageSource:
         raise
 
 
-def _describe(source: ImageSource) -> Iterator[str]:
+def _describe(source: ImageSource, declared: bool) -> Iterator[str]:
+    from tfx_estimator.data.sources import ExampleRange
     from tfx_estimator.data.sources.image_files import ImageFilesSource
     from tfx_estimator.pipeline.config.data import DataSection, suggest_splits
     from tfx_estimator.pipeline.config.yaml_text import inline
+    from tfx_estimator.pipeline.user_data.names import by_role
     from tfx_estimator.pipeline.user_data.reading import listed
 
     names, section = source.info.label_names, source.section
-    sizes = {split: sum(lengths) for split, lengths in source.shard_lengths().items()} if source.is_prepared else {}
+    lengths = source.shard_lengths() if source.is_prepared else {}
+    sizes = {split: size for split in by_role(lengths) if (size := sum(lengths[split]))}
     counts = source.count_classes()
-    yield f"  {len(names):,} classes: {listed(names, _SHOWN)}"
+    yield f"  {len(names):,} classes: {listed(names, _SHOWN)}{'' if source.is_prepared else '; not prepared'}"
     for split, size in sizes.items():
         of = [f"{name} ({counts[split][label]:,})" for label, name in enumerate(names)] if counts else []
         yield one_line(f"  split {split}: {size:,} examples{': ' if of else ''}{listed(of, _SHOWN)}")
     if isinstance(source, ImageFilesSource):
-        # Its hashes find equal images.
-        source.fingerprint(list(sizes))
         by_size, channels, formats = source.contents
         shapes: dict[Any, Any] = {f"{height} x {width}": files for (height, width), files in by_size.items()}
         found = {"sizes (height x width)": shapes, "channels": channels, "formats": formats}
@@ -93,11 +103,20 @@ def _describe(source: ImageSource) -> Iterator[str]:
             yield f"  {what}: {listed([f'{kind} ({len(files):,})' for kind, files in ordered], _SHOWN)}"
     else:
         yield "  sizes (height x width): {} x {}; channels: {}".format(*source.info.image_shape)
-    for note in source.notes():
+    expressions, own, notes = list(sizes), section.splits.declared(), []
+    for split in () if counts else sizes:  # of files, all labels are counted
+        try:
+            next(source.read(ExampleRange(split, 0, 1)))
+        except DataError as error:
+            expressions.remove(split)
+            notes.append(error.what)
+    splits = suggest_splits(expressions, len(expressions) > 2) if expressions else f"splits: {inline(own)}"
+    with contextlib.suppress(DataError):
+        if declared and {part.split for each in source.resolve_disjoint().values() for part in each} <= {*expressions}:
+            expressions, splits = list(own.values()), f"splits: {inline(own)}"
+    for note in (*notes, *source.notes(expressions)):
         yield f"  note: {one_line(note)}"
     yield "data:"
-    default = DataSection(dataset="").dict()
-    declared = {key: value for key, value in section.dict().items() if value != default[key] and key != "splits"}
-    yield from (f"  {key}: {inline(value)}" for key, value in declared.items())
-    if sizes:
-        yield f"  {suggest_splits(list(sizes), len(sizes) > 2)}"
+    default = DataSection(dataset="", splits=section.splits).dict()
+    yield from (f"  {key}: {inline(value)}" for key, value in section.dict().items() if value != default[key])
+    yield f"  {splits}"

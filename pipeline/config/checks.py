@@ -30,7 +30,6 @@ from tfx_estimator.pipeline.config.travel_checks import check_credentials, check
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms import registry
 from tfx_estimator.pipeline.user_data.names import TRAIN
-from tfx_estimator.pipeline.user_data.read import read
 from tfx_estimator.pipeline.user_data.reading import Reading
 
 RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
@@ -39,12 +38,11 @@ _SLICES, _LABEL = "evaluator.slices", "label"
 
 def check(case: Case) -> list[Problem]:
     """Runs all checks."""
-    reading = read(case.data.dataset, case.data.splits.names())
     return [
-        *_data(case.declaration, reading),
+        *_data(case.declaration, case.reading),
         *_tfds_name(case),
         *_code(case),
-        *check_class_weights(case.declaration, reading.classes if reading else ()),
+        *check_class_weights(case.declaration, case.reading.classes if case.reading else ()),
         *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
         *_evaluator(case.declaration),
         # With a target, these paths are on other machines.
@@ -74,7 +72,10 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
             yield Problem(path, reason, EXAMPLES, todo, value=expression)
         elif known and (wrong := sorted(set(split_names(expression)) - {*known, "all"})):
             what = f"the data set {os.path.basename(data.dataset)} has no split `{wrong[0]}`"
-            expected = f"{', '.join(known)}, or parts of them"
+            for why, names in reading.left_out.items() if reading else ():
+                if wrong[0] in (name.partition(" (")[0] for name in names):
+                    what += f": the folder of this name is left out ({why})"
+            expected = f"{', '.join(known)}, or parts of {'them' if known[1:] else 'it'}"
             todo = f"set {suggest_splits(known, 'test' in declared)}"
             yield Problem(path, what, expected, todo, value=expression, depends=("data.dataset",))
     yield from _overlaps({key: each for key, each in declared.items() if not reject_split(each)}, known)

@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
-from tfx_estimator.pipeline.user_data.names import TRAIN, role
+from tfx_estimator.pipeline.user_data.names import by_role
 
 _SHARDS = 8
 _Side = Annotated[int, Limits(1, le=4096)]
@@ -55,7 +55,7 @@ class DataSection(Section):
         ...,
         "a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
         "folder: a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class; or a CSV or Parquet "
-        "file of paths and labels",
+        "file of labels and images, or paths of these",
     )
     version: Optional[str] = Field(None, "TFDS version; null is the newest prepared one, else the newest")
     data_dir: Optional[str] = Field(None, "TFDS data_dir; null is TFDS's default")
@@ -113,18 +113,12 @@ def split_names(expression: str) -> list[str]:
 
 def suggest_splits(names: Sequence[str], test: bool = False) -> str:
     """Returns a `splits` section for a data set with these splits; `test`: with one for the Evaluator."""
-    train = min(names, key=lambda name: role(name) != TRAIN)
-    # The more a split is for the Evaluator, the earlier.
-    order = {"test": 0, "eval": 1, "": 2, TRAIN: 3}
-    others = sorted((name for name in names if name != train), key=lambda name: order[role(name)])
-    if test and not others:
-        return f"splits: {{train: '{train}[:80%]', eval: '{train}[80%:90%]', test: '{train}[90%:]'}}"
-    if not test and others:
-        return f"splits: {{train: '{train}', eval: '{others[0]}'}}"
-    if test and others[1:]:
-        return f"splits: {{train: '{train}', eval: '{others[1]}', test: '{others[0]}'}}"
-    third = f", test: '{others[0]}'" if test else ""
-    return f"splits: {{train: '{train}[:90%]', eval: '{train}[90%:]'{third}}}"
+    keys = ("train", "eval", "test") if test else ("train", "eval")
+    train, *others = by_role(names)
+    whole = others[1 - len(keys) :]
+    parts = {1: ("",), 2: ("[:90%]", "[90%:]"), 3: ("[:80%]", "[80%:90%]", "[90%:]")}[len(keys) - len(whole)]
+    values = zip(keys, (*(f"{train}{part}" for part in parts), *whole))
+    return "splits: {{{}}}".format(", ".join(f"{key}: '{value}'" for key, value in values))
 
 
 def find_overlap(one: str, other: str) -> str:

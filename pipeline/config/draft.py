@@ -237,7 +237,7 @@ class Draft:
         bases = {path: line.part.folder for path, line in self.text.lines.items() if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 
-    def validate(self, target: str) -> Declaration:
+    def validate(self, target: str) -> Case:
         """Parses and checks the values, and collects every problem; invalid values become defaults in the result."""
         wrong: list[str] = [problem.path for problem in self.problems if problem.path]
         try:
@@ -256,7 +256,7 @@ class Draft:
             if not any(_is_part(path, bad) for path in about for bad in wrong):
                 where = self.where(_path_of(problem.path))
                 self.problems.append(dataclasses.replace(problem, where=where))
-        return declaration
+        return case
 
     def where(self, path: Path) -> str:
         """Returns the position of a value: its override, its line, or for a default the enclosing section's line."""

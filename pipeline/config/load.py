@@ -98,19 +98,18 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     for override in overrides:
         draft.override(override)
     changed = draft.resolve_paths()
-    declaration = draft.validate(target)
+    case = draft.validate(target)
     if draft.problems:
         # Notes are shown with the problems, so that all can be fixed at once.
-        notes = tuple(note_deployment(Case(declaration, target=target)))
+        notes = tuple(note_deployment(case))
         raise to_error(draft.sorted_problems(), text.source, target, notes)
-    case = Case(declaration, draft.search_paths, target)
-    origins = _origins(declaration, draft, changed)
-    declared = _declared(declaration, origins, draft)
+    origins = _origins(case.declaration, draft, changed)
+    declared = _declared(case.declaration, origins, draft)
     found = (*find_warnings(case, declared), *find_unused_resources(case, declared))
     warnings = tuple(f"{origins[path]}  {what}" for path, what in found)
     notes = (*note_deployment(case), *note_travel(case), *note_data(case))
     files = tuple(part.file for part in text.parts)
-    return Loaded(declaration, origins, text.source, files, draft.search_paths, notes, warnings, declared)
+    return Loaded(case.declaration, origins, text.source, files, draft.search_paths, notes, warnings, declared)
 
 
 def _origins(declaration: Declaration, draft: Draft, changed: set[Path]) -> dict[str, str]:

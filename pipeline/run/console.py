@@ -56,7 +56,7 @@ def run_declaration(
         logs = _make_logs(loaded, folders)
         caller.tell(**{caller.FOLDER: logs})
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
-            view = View(console := make_console(terminal, quietly=quietly))
+            view = View(console := make_console(terminal, quietly=quietly), loaded.notes)
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
             note = tracked(loaded.declaration.tracking.mlflow, results, view, logs)

@@ -30,9 +30,9 @@ _STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold 
 
 
 class View:
-    """Shows a line for each component that has ended, and a progress line for the running one."""
+    """Shows a line for each component that has ended, a progress line, and warnings that are not among the notes."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, notes: Sequence[str] = ()) -> None:
         # Called after each change of components or warnings.
         self.changed: Callable[[], None] = lambda: None
         # Returns why a component ran.
@@ -46,6 +46,7 @@ class View:
         self.warnings: list[Warned] = []
         self._runs: dict[str, NodeRun] = {}
         handler = _ProgressHandler(self)
+        handler.addFilter(lambda record: record.getMessage() not in notes)
         self._logger = logging.getLogger(log.ROOT)
         self._logger.setLevel(logging.INFO)
         self._logger.addHandler(handler)

@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data import names
-from tfx_estimator.pipeline.user_data.names import HEAD_BYTES, SUFFIXES, TRAIN, find_format, is_split, nfc, role
+from tfx_estimator.pipeline.user_data.names import HEAD_BYTES, SUFFIXES, TRAIN, find_format, nfc, plain_role, role
 from tfx_estimator.pipeline.user_data.reading import (
     IMAGES,
     Reading,
@@ -23,11 +23,12 @@ from tfx_estimator.pipeline.user_data.reading import (
 )
 
 _FORMS = (
+    "a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
     "IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ...; .gz or not), CIFAR "
     "binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin), or images in a folder "
     "for each class (cat/1.png, dog/1.png), with folders of splits above them or without"
 )
-_HIDDEN, _NO_IMAGE, _NO_CLASS, _EMPTY = "hidden", "no image", "in no folder of a class", "without an image"
+_HIDDEN, _NO_IMAGE, _NO_CLASS, _EMPTY = "hidden", "not an image", "in no folder of a class", "a folder without images"
 # Names, by the folder that each is in, and relative to it; or by the reason.
 _Groups = dict[str, list[str]]
 
@@ -44,8 +45,11 @@ def read_folder(folder: Any, declared: Collection[str] = ()) -> Reading:
     left_out: _Groups = {}
     _walk(folder, "", (os.path.realpath(folder),), images, left_out)
     top = _unwrapped(folder.name, "", images)
+    # Beside classes, `test/*.png` has no labels; a class may well be named `train`, or `valid`.
+    classes = {name: each for name, each in top[1].items() if plain_role(name) != "test" or _grouped(each)}
+    whole = (top[0], classes) if len(classes) > 1 else top
     # Folders named as splits alone, with images themselves, are no classes.
-    splits = _find_splits(top, declared) or ({} if all(map(is_split, top[1])) else {TRAIN: top})
+    splits = _find_splits(top, declared) or ({} if all(map(plain_role, top[1])) else {TRAIN: whole})
     files: dict[str, _Groups] = {split: {} for split in splits}
     for split, (_, groups) in splits.items():
         for name, inner in groups.items():
@@ -126,7 +130,7 @@ def _find_splits(top: tuple[str, _Groups], declared: Collection[str]) -> dict[st
     # A test split without labels is often in a folder of its own, as `test/unknown`.
     named = [name for name in named if not trained or trained & classes[name]]
     # `train_station` is a split's name only beside `test_...`, with the same classes.
-    if not any(name in declared or is_split(name) for name in named) and len(set(map(role, named))) < 2:
+    if not any(name in declared or plain_role(name) for name in named) and len(set(map(role, named))) < 2:
         return {}
     return {name: each for name, each in deep.items() if name in named or classes[name] <= trained}
 
@@ -143,7 +147,7 @@ def _refuse(
     held = [name for each in left_out.values() for name in each]
     return DataNotFoundError(
         one_line(f"the folder {folder} has no data set in a known format; it holds {listed(held) or 'nothing'}"),
-        expected=f"a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), {_FORMS}",
+        expected="a folder for each class, or a table" if _NO_CLASS in left_out else _FORMS,
         todo="change data.dataset to the folder that holds such files; put each image into the folder of its class, or "
         "name their classes in a CSV or Parquet file: image,label",
     )

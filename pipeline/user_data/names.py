@@ -60,9 +60,14 @@ def role(name: str) -> str:
     return next((_ROLES[word] for word in re.split(r"[^a-z]+", name.lower()) if word in _ROLES), "")
 
 
-def is_split(name: str) -> bool:
-    """Returns whether this is the name of a split, such as `Test` or `val2017`, and of nothing else."""
-    return name.lower().strip("0123456789_-") in _ROLES
+def by_role(splits: Iterable[str]) -> list[str]:
+    """Returns the names of splits in the order of their use: those for training first, those for the Evaluator last."""
+    return sorted(splits, key=lambda name: (TRAIN, "", "eval", "test").index(role(name)))
+
+
+def plain_role(name: str) -> str:
+    """Returns the role of a name that is a split's alone, such as `Test` or `val2017`; else empty."""
+    return _ROLES.get(name.lower().strip("0123456789_-"), "")
 
 
 def entries(folder: Any) -> list[tuple[str, bool]]:

@@ -47,9 +47,11 @@ def read(dataset: str, declared: Collection[str] = ()) -> Optional[Reading]:
         if is_table(dataset):
             return _read_table(place)
         layout = find_layout(place)
-        found = Reading(layout, place) if layout else read_folder(place, declared)
+        splits = find_idx(place) or find_cifar(place)[1]
+        found = Reading(layout, place, files={name: {} for name in splits}) if layout else read_folder(place, declared)
         if found.refusal:
-            tables = (path for path in sorted(place.iterdir()) if is_table(path.name) and path.is_file())
+            # Of a Parquet file the columns are unknown.
+            tables = (path for path in sorted(place.iterdir()) if path.suffix.lower() == ".csv" and path.is_file())
             if table := next((path for path in tables if not _read_table(path).refusal), None):
                 found.refusal.todo = one_line(f"set data.dataset to {table}")
         return found
@@ -136,8 +138,9 @@ def refuse_columns(columns: Sequence[str], names: Sequence[str], table: Any) -> 
     if len(found) == 1:
         return None
     searched = " or ".join(dict.fromkeys(found) or names)
+    expected = f"one; its columns are {', '.join(name for name in columns if name) or 'of other types'}"
     return DataError(
-        one_line(f"{table} has {len(found) or 'no'} columns named {searched}, of text or whole numbers"),
-        expected=f"one; its columns are {', '.join(name for name in columns if name) or 'of other types'}",
+        one_line(f"{table} has {len(found) or 'no'} columns named {searched}"),
+        expected="commas between columns" if len(columns) == 1 and re.search("[;\t]", columns[0]) else expected,
         todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.user_data.names import TRAIN, role, sort_classes
+from tfx_estimator.pipeline.user_data.names import READ, TRAIN, find_format, role, sort_classes
 
 # Layouts.
 IMAGES = "images by class"
@@ -41,9 +42,16 @@ class Reading:
     refusal: Optional[DataError] = None
 
     def notes(self) -> Iterator[str]:
-        """Yields what is left out, and why."""
+        """Yields what is left out and why, classes that a split lacks, and files in formats that are not read."""
         for why, found in sorted(self.left_out.items()):
             yield f"left out ({why}): {listed(found)} of {self.place}"
+        for split, held in self.files.items():
+            if held and (lacking := [name for name in self.classes if name not in held]):
+                yield f"the split {split} of {self.place} has no image of {listed(lacking)}"
+        names = (name for held in self.files.values() for each in held.values() for name in each)
+        for suffix, count in Counter(name.rpartition(".")[2].lower() for name in names).items():
+            if (form := find_format(b"", suffix)) not in ("", *READ):
+                yield f"{form} is not read, the format of files in {self.place}, by their names: {count:,}"
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

@@ -20,6 +20,8 @@ from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.user_data.read import read
+from tfx_estimator.pipeline.user_data.reading import Reading
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, find_estimator, functions_of
 
@@ -72,6 +74,11 @@ class Case:
     def train(self) -> Any:
         """The section `trainer.distribution.train`."""
         return self.distribution.train
+
+    @functools.cached_property
+    def reading(self) -> Optional[Reading]:
+        """What lies in the folder or table that `data` names; None if it names none of this machine."""
+        return read(self.data.dataset, self.data.splits.names())
 
     @functools.cached_property
     def arguments(self) -> Optional[ast.arguments]:

@@ -59,7 +59,7 @@ def test_grey_among_colours_becomes_colour_unless_declared(tmp_path):
     source = opened(folder)
     assert source.info.image_shape == (4, 6, 3)
     (note,) = source.notes()
-    assert note.startswith(f"1 images are grey, first {grey}, and are read in colour, as the others are")
+    assert note.startswith(f"grey images, read in colour as the others: 1, first {grey}; data.channels: 3")
     pixels = {tuple(image[0, 0]) for image, _ in _all(source)}
     assert {(9, 9, 9), (255, 0, 0)} < pixels
     declared = opened(folder, channels=3)
@@ -119,6 +119,10 @@ def test_an_image_of_another_format_is_named_with_what_to_do(tmp_path, name, dat
         opened(folder)
     assert caught.value.what == f"{folder}/cat/{name} {what}"
     assert not isinstance(caught.value, DamagedDataError)
+    if "format" in what:
+        assert caught.value.todo.endswith(
+            " of all such files, as ImageMagick's `mogrify -format png` does, and remove these"
+        )
 
 
 @pytest.mark.parametrize("form", ["WEBP", "BMP", "GIF"])
@@ -140,18 +144,20 @@ def test_equal_images_in_two_splits_and_in_two_classes_are_counted(tmp_path):
     _fill(tmp_path / "test", 6)
     for number in range(2):
         _save(tmp_path / "test" / "cat" / f"{number}.png", np.full((4, 6, 3), number, np.uint8))
-    shutil.copy(tmp_path / "train" / "dog" / "3.png", tmp_path / "test" / "cat" / "also.png")
+    for name in ("also", "again"):
+        shutil.copy(tmp_path / "train" / "dog" / "3.png", tmp_path / "test" / "cat" / f"{name}.png")
     source = opened(tmp_path)
-    source.fingerprint(["train", "test"])
-    in_two_splits, in_two_classes = source.notes()
-    assert in_two_splits.startswith("11 of the 13 images of test are also in train, byte for byte, as ")
-    assert in_two_classes == (
-        f"1 images are also in another class, byte for byte, as {tmp_path}/test/cat/also.png and "
-        f"{tmp_path}/train/dog/3.png"
-    )
-    # One split by its numbers: all differ.
-    source.fingerprint(["train[:50%]", "train[50%:]"])
     assert source.notes() == ()
+    notes = source.notes(["train", "test"])
+    in_two_splits, in_two_classes = sorted(notes, reverse=True)
+    assert in_two_splits.startswith("of the 14 images of test also in train, byte for byte: 12, as ")
+    # One image, however many its copies are.
+    assert in_two_classes.startswith("also in another class, byte for byte: 1, as ")
+    assert in_two_classes.endswith(f".png and {tmp_path}/train/dog/3.png")
+    source.fingerprint(["train", "test"])
+    assert source.notes(["train", "test"]) == opened(tmp_path).notes(["train", "test"]) == notes
+    # One split by its numbers: all differ.
+    assert source.notes(["train[:50%]", "train[50%:]"]) == ()
 
 
 @pytest.mark.timeout(20)
@@ -192,7 +198,7 @@ def test_no_value_among_numbers_is_no_class_and_among_names_is_told(tmp_path, wr
     source = opened(_table(tmp_path, ["cat", "dog", written, written]))
     assert written in source.info.label_names
     (note,) = source.notes()
-    assert f"2 rows of {tmp_path}/labels.csv are of the class '{written}'" in note
+    assert note == f"rows of {tmp_path}/labels.csv of the class '{written}', or of none: 2"
 
 
 def _parquet(path: Path, columns: dict) -> Path:
@@ -231,8 +237,8 @@ def test_images_in_a_table_are_read_like_files(tmp_path, kind):
         cells[1] = cells[0]
         changed = opened(_parquet(tmp_path / "more.parquet", {"image": cells, "label": [0, 1, 0, 1]}))
         assert changed.fingerprint(["train"]) != found
-        (note,) = changed.notes()
-        assert note.startswith("1 images are also in another class, byte for byte, as ")
+        (note,) = changed.notes(["train"])
+        assert note.startswith("also in another class, byte for byte: 1, as ")
         for name in names:
             (tmp_path / name).unlink()
         assert len(_all(opened(table))) == 4

@@ -139,8 +139,8 @@ def test_a_wrong_class_is_refused(dataset, text):
 def test_the_error_of_a_missing_folder_lists_what_was_searched(tmp_path):
     with pytest.raises(DataNotFoundError, match="no folder"):
         opened(tmp_path / "nowhere")
-    (tmp_path / "cats.jpg").touch()
-    with pytest.raises(DataNotFoundError, match=r"it holds cats\.jpg") as caught:
+    (tmp_path / "cats.txt").touch()
+    with pytest.raises(DataNotFoundError, match=r"it holds cats\.txt") as caught:
         opened(tmp_path)
     for form in ("dataset_info.json", "train-images-idx3-ubyte", "data_batch_1.bin"):
         assert form in caught.value.expected

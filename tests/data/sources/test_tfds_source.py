@@ -6,6 +6,7 @@ import importlib
 import os
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from tensorflow_datasets.core import registered
 
 from tests.artifacts import write_records
 from tests.data.sizes import opened, split_sizes
+from tests.folders import write_files
+from tfx_estimator.__main__ import main
 from tfx_estimator.data.sources import ExampleRange, files
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
@@ -79,6 +82,29 @@ def test_a_split_without_labels_is_unlabelled_not_damaged(make_builder, data_dir
     again = opened(source.section.dataset, data_dir=str(data_dir), splits=splits)
     parts = [part for parts in again.resolve_disjoint().values() for part in parts]
     assert sorted(label for part in parts for _, label in again.read(part)) == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_the_verb_data_names_a_split_without_labels_and_suggests_others(make_builder, data_dir, tmp_path, capsys):
+    dataset = make_builder(example='{"image": np.full((4, 6, 3), i, np.uint8), "label": i % 3 if i < 12 else -1}')
+    text = yaml.safe_dump({"dataset": dataset, "data_dir": str(data_dir), "splits": {"train": "train", "eval": "test"}})
+    write_files(tmp_path, {"mine.yaml": f"name: mine\ndata:\n{textwrap.indent(text, '  ')}"})
+
+    def shown(source):
+        assert main(["data", str(source)]) == 0
+        output = capsys.readouterr().out
+        return output, yaml.safe_load(output[output.index("data:\n") :])["data"]
+
+    output, section = shown(tmp_path / "mine.yaml")
+    assert "3 classes: a, b, c; not prepared\n" in output
+    assert section["splits"] == {"train": "train", "eval": "test"}
+    opened(dataset, data_dir=str(data_dir)).prepare()
+    for source in (tmp_path / "mine.yaml", next(data_dir.glob("tiny*"))):
+        output, section = shown(source)
+        assert "  note: the split 'test' of tiny" in output
+        assert section["splits"] == {"train": "train[:90%]", "eval": "train[90%:]"}
+        suggested = opened(**section)
+        parts = [part for parts in suggested.resolve_disjoint().values() for part in parts]
+        assert len([label for part in parts for _, label in suggested.read(part)]) == 12
 
 
 def test_declared_channels_of_colours_and_of_grey(make_builder, data_dir):

@@ -78,8 +78,62 @@ def test_a_declaration_whose_splits_are_wrong(shown, pets, tmp_path):
     assert section == {"dataset": str(pets), "splits": {"train": "train", "eval": "val"}, "channels": 1}
 
 
-def test_a_name_that_is_nothing_is_refused(tmp_path):
+FOLDS = {"train": "fold0+fold1", "eval": "fold2"}
+
+
+def _paint(folder, names):
+    for name, shade in names.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), shade).save(folder / name)
+
+
+def test_a_declaration_whose_splits_can_be_read_keeps_them(shown, tmp_path):
+    shades = {
+        "fold0/cat/1": 1,
+        "fold0/dog/1": 2,
+        "fold1/cat/1": 3,
+        "fold1/dog/1": 4,
+        "fold2/cat/1": 3,
+        "fold2/dog/1": 5,
+    }
+    _paint(tmp_path / "pets", {f"{name}.png": shade for name, shade in shades.items()})
+    write_files(tmp_path, {"mine.yaml": f"name: mine\ndata: {{dataset: ./pets, splits: {FOLDS}}}"})
+    output, section = shown(tmp_path / "mine.yaml")
+    assert section == {"dataset": str(tmp_path / "pets"), "splits": FOLDS}
+    assert "  note: of the 2 images of fold2 also in fold0+fold1, byte for byte: 1, as " in output
+
+
+def test_equal_images_in_parts_of_a_split_are_told(shown, tmp_path):
+    _paint(tmp_path / "pets", {f"{name}/{number}.png": len(name) for name in ("cat", "puppy") for number in range(10)})
+    splits = {"train": "train[:80%]", "eval": "train[80%:]"}
+    write_files(tmp_path, {"mine.yaml": f"name: mine\ndata: {{dataset: ./pets, splits: {splits}}}"})
+    output, section = shown(tmp_path / "mine.yaml")
+    assert section["splits"] == splits
+    assert "  note: of the 4 images of train[80%:] also in train[:80%], byte for byte: 4, as " in output
+
+
+def test_equal_images_are_counted_in_the_split_of_the_evaluation(shown, tmp_path):
+    train = {
+        f"train/{name}/{number}.png": number + 100 * (name == "dog") for name in ("cat", "dog") for number in range(6)
+    }
+    _paint(tmp_path, {**train, "test/cat/a.png": 1, "test/cat/b.png": 1, "test/dog/c.png": 99})
+    output, _ = shown(tmp_path)
+    assert "  note: of the 3 images of test also in train, byte for byte: 2, as " in output
+    assert output.index("split train") < output.index("split test")
+
+
+def test_a_name_of_tfds(shown):
+    output, section = shown("fashion_mnist")
+    assert output.startswith("data set: fashion_mnist\n  10 classes: T-shirt/top, Trouser, ")
+    assert section["dataset"] == "fashion_mnist"
+
+
+def test_a_name_that_is_nothing_is_refused(tmp_path, capsys):
     assert main(["data", str(tmp_path / "nowhere")]) == DeclarationError.exit_code
+    assert (
+        "  expected: a folder, a CSV or Parquet file, a preset, a declaration, or a TFDS name\n"
+        in capsys.readouterr().err
+    )
     assert main(["data", str(tmp_path / "nowhere.csv")]) == DataError.exit_code
 
 

@@ -7,6 +7,7 @@ import pytest
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.data import find_overlap
 from tfx_estimator.pipeline.config.package_names import metric_names, tfds_names
+from tfx_estimator.pipeline.user_data import read
 
 pytestmark = pytest.mark.unit
 
@@ -79,6 +80,12 @@ def declare(good):
             "{eval: tset}",
             "set splits: {train: 'train', eval: 'test'}",
         ),
+        (
+            ("train-images-idx3-ubyte", "t10k-images-idx3-ubyte"),
+            "{eval: val}",
+            "set splits: {train: 'train', eval: 'test'}",
+        ),
+        (("data_batch_1.bin", "test_batch.bin"), "{eval: val}", "set splits: {train: 'train', eval: 'test'}"),
         (THREE, "{eval: val, test: tset}", "set splits: {train: 'train', eval: 'val', test: 'test'}"),
     ],
 )
@@ -91,9 +98,35 @@ def test_a_missing_split_is_refused_with_a_fix(write, problems, declare, tmp_pat
     assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "pets")
 
 
+def test_a_split_that_is_left_out_is_named_with_the_reason(problems, declare, tmp_path):
+    _touch(tmp_path / "pets", "train/cat/1.png", "train/dog/1.png", "test/1.png", "test/2.png")
+    (problem,) = problems(declare("./pets", "{train: train, eval: test}"))
+    assert "no split `test`: the folder of this name is left out (in no folder of a class)\n" in problem
+    assert "expected: train, or parts of it\n" in problem
+
+
+def test_what_is_not_read_is_noted(write, declare, tmp_path, monkeypatch):
+    pets = tmp_path / "pets"
+    _touch(pets, *THREE[:2], "val/cat/1.heic", "val/cat/2.HEIC", "test/1.png", "train/cat/a.txt")
+    walk, walked = read.read_folder, []
+    monkeypatch.setattr(read, "read_folder", lambda *given: walked.append(given) or walk(*given))
+    write(declare("./pets", "{train: train, eval: val}"))
+    assert load("mine.yaml").notes == (
+        f"left out (in no folder of a class): test of {pets}",
+        f"left out (not an image): train/cat/a.txt of {pets}",
+        f"the split val of {pets} has no image of dog",
+        f"HEIC is not read, the format of files in {pets}, by their names: 2",
+    )
+    assert len(walked) == 1
+
+
 def test_a_table_is_found_next_to_the_declaration(write, problems, declare, tmp_path):
     (problem,) = problems(declare("labels.csv", "{eval: test}"))
     assert "there is no such file" in problem
+    for written in ("file;label\n1.png;cat\n", "file\tlabel\n"):
+        (tmp_path / "labels.csv").write_text(written)
+        (problem,) = problems(declare("labels.csv", "{eval: test}"))
+        assert "expected: commas between columns" in problem
     (tmp_path / "labels.csv").write_text("file,split\n")
     (problem,) = problems(declare("labels.csv", "{eval: test}"))
     assert "has no columns named label or class" in problem

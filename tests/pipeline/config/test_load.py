@@ -77,7 +77,8 @@ def test_the_later_of_two_overrides_wins_and_corrects_a_file(write, good):
 def test_paths_in_a_file_are_relative_to_its_folder(tmp_path, monkeypatch, good):
     folder = tmp_path / "far" / "away"
     (folder / "images").mkdir(parents=True)
-    (folder / "images" / "train-images-idx3-ubyte").touch()
+    for split in ("train", "t10k"):
+        (folder / "images" / f"{split}-images-idx3-ubyte").touch()
     (folder / "trainer.py").write_text("def run_fn(fn_args): pass")
     text = good.replace("mnist\n", "./images\n  data_dir: ../tfds\n", 1)
     text = text.replace("model: mnist_cnn", "module_file: trainer.py")
@@ -191,5 +192,6 @@ def test_a_data_set_is_named_as_tfds_names_it_unless_there_is_such_a_folder(writ
     assert load("mine.yaml").declaration.data.dataset == dataset
     if "/" in dataset:
         (tmp_path / dataset).mkdir(parents=True)
-        (tmp_path / dataset / "train-images-idx3-ubyte").touch()
+        for split in ("train", "t10k"):
+            (tmp_path / dataset / f"{split}-images-idx3-ubyte").touch()
         assert load("mine.yaml").declaration.data.dataset == str(tmp_path / dataset)

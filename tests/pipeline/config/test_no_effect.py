@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.folders import write_files
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 
@@ -29,6 +30,14 @@ def test_options_of_another_path_strategy_or_task_have_a_warning(write, good, ov
     write(good + "  steps_per_execution: 7\n")
     (warning,) = load("mine.yaml").warnings
     assert warning == "mine.yaml:8  trainer.steps_per_execution has no effect: it is for the Keras paths"
+
+
+@pytest.mark.parametrize(("file", "warned"), [("train-images-idx3-ubyte", True), ("1.0.0/dataset_info.json", False)])
+def test_a_version_has_no_effect_on_files(write, good, tmp_path, file, warned):
+    write_files(tmp_path / "held", {file: ""})
+    write(good.replace("mnist\n", "./held\n  version: 1.0.0\n", 1).replace(", eval: test", ", eval: 'train[90%:]'"))
+    what = "mine.yaml:4  data.version has no effect: it is for TFDS data sets, and these are files"
+    assert load("mine.yaml").warnings == ((what,) if warned else ())
 
 
 def test_throttle_secs_has_no_effect_where_each_checkpoint_is_evaluated(write, good):

@@ -61,9 +61,10 @@ def test_progress_is_printed_as_lines_without_a_terminal(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "_PROGRESS_SECONDS", 0.0)
     with (tmp_path / "out").open("w+") as file:
-        view = module.View(Console(file=file, width=200))
+        view = module.View(Console(file=file, width=200), ["shown already"])
         try:
             view.node_started("Trainer", 6, 9)
+            get_logger("data").warning("shown already")
             get_logger("trainer").info("step 5/10, loss 0.5000\x1b[2J")
             view.node_ended(NodeRun("Trainer", "ran", 1.25, 4))
         finally:
@@ -71,6 +72,7 @@ def test_progress_is_printed_as_lines_without_a_terminal(tmp_path, monkeypatch):
         file.seek(0)
         shown = file.read().split("\n")
     assert shown[0].split() == ["Trainer:", "step", "5/10,", "loss", r"0.5000\x1b[2J,", "0.0", "s", "elapsed"]
+    assert view.warnings == []
     assert shown[1].split() == ["ran", "Trainer", "1.2", "s"]
 
 

@@ -27,6 +27,16 @@ TREES = {
     "classes": ({"cat": 12, "dog": 12}, {"train": TWELVE}, ()),
     "classes of folders": ({"cat/kaggle": 4, "cat/wild/far": 8, "dog/kaggle": 12}, {"train": TWELVE}, ()),
     "a class named as a split": ({"train": 12, "car": 12}, {"train": {"car": 12, "train": 12}}, ()),
+    "a class named as a split, among others": (
+        {"train": 12, "car": 12, "bus": 12},
+        {"train": {"bus": 12, "car": 12, "train": 12}},
+        (),
+    ),
+    "a test split without labels, beside the classes": (
+        {"cat": 12, "dog": 12, "test": 5},
+        {"train": TWELVE},
+        ("test (5 images)",),
+    ),
     "classes almost named as splits": (
         {"test_tube/a": 6, "test_tube/b": 6, "flask/a": 6, "flask/b": 6},
         {"train": {"flask": 12, "test_tube": 12}},
@@ -182,6 +192,19 @@ def test_the_suggestion_for_a_folder_with_a_table_of_its_images_reads_them(tmp_p
     assert _counts(opened(suggested)) == {"train": {"cat": 6, "dog": 6}}
 
 
+@pytest.mark.parametrize(
+    ("folder", "expected"), [("images", "two classes or more"), (".", "a folder for each class, or a table")]
+)
+def test_a_parquet_file_of_unknown_columns_is_named_and_not_suggested(tmp_path, capsys, folder, expected):
+    _grow(tmp_path, {folder: 12})
+    write_files(tmp_path, {"boxes.parquet": b"PAR1"})
+    assert main(["data", str(tmp_path)]) == DataError.exit_code
+    output, error = capsys.readouterr()
+    assert "left out (not an image): boxes.parquet of " in output
+    assert f"  expected: {expected}\n" in error
+    assert "set data.dataset" not in error
+
+
 def test_the_suggestion_for_images_of_several_sizes_reads_them(tmp_path, capsys):
     _grow(tmp_path / "pets", {"cat": 12, "dog": 12})
     Image.new("RGB", (30, 20)).save(tmp_path / "pets" / "cat" / "0.png")
@@ -220,7 +243,7 @@ def test_files_by_another_suffix_are_opened(tmp_path):
     suffixes["cat"] |= {f"{n}.txt": "a" for n in range(3)}
     found = read_folder(_grow(tmp_path, suffixes))
     assert {name: len(each) for name, each in found.files["train"].items()} == {"cat": 3, "dog": 4}
-    assert found.left_out == {"no image": [f"cat/{n}.txt" for n in range(3)]}
+    assert found.left_out == {"not an image": [f"cat/{n}.txt" for n in range(3)]}
 
 
 def test_ten_thousand_images_are_listed_within_a_second(tmp_path):
