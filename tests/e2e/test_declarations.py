@@ -49,6 +49,8 @@ ACCURACY = {
 # A part is above the preset digits.
 OF_A_PART = 0.85
 WITH_PARTS = ("trainer.train_steps=400", "evaluator.max_accuracy_drop=1")
+# Mirrored digits are harder to tell.
+WITH_MIRRORED = ("evaluator.min_accuracy=0.85",)
 WITH_TUNING = ("tune.max_trials=2", "tune.train_steps=50")
 
 
@@ -82,7 +84,11 @@ def written(name: str, folder: Path) -> list[str]:
         files = [block.file] if whole else [file for file in page.files if file.endswith(".yaml")]
         return [str(folder / file) for file in files]
     (folder / "part.yaml").write_text(block.text)
-    changed = (*WITH_PARTS, *(WITH_TUNING if "tune" in yaml.safe_load(block.text) else ()))
+    part = yaml.safe_load(block.text)
+    read = [name for section in ("transform", "trainer") for name in part.get(section, {}).get("files", ())]
+    write_files(folder, {f"{name}any.txt" if name.endswith("/") else name: "any" for name in read})
+    changed = (*WITH_PARTS, *(WITH_TUNING if "tune" in part else ()))
+    changed += WITH_MIRRORED if "random_flip" in part.get("trainer", {}).get("augment", ()) else ()
     return ["digits", str(folder / "part.yaml"), *(word for each in changed for word in ("--set", each))]
 
 
