@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.components.tuner import Tuner
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
     from tfx_estimator.pipeline.base.errors import (
         DamagedDataError,
         DataError,
@@ -94,7 +95,6 @@ if TYPE_CHECKING:
         TrainingError,
         UserCodeError,
     )
-    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.config.data import DataSection
@@ -160,7 +160,7 @@ _PLACES = {
     "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
     "Trainer": ("components.trainer", "Trainer"),
     "Tuner": ("components.tuner", "Tuner"),
-    "bring_back_estimator": ("pipeline.base.stack.estimator", "bring_back_estimator"),
+    "bring_back_estimator": ("model_fn.bridge.estimator", "bring_back_estimator"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
     "load_declaration": ("pipeline.config", "load"),
     **{name: ("pipeline.python.functions", name) for name in ("bench", "compare", "predict", "run", "validate")},

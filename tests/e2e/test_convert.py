@@ -61,7 +61,7 @@ def test_a_foreign_model_dir_is_converted_with_the_data_of_a_run(digits_run, tmp
 def test_a_model_dir_without_a_run_is_converted_by_a_declaration(forks, tmp_path, monkeypatch):
     import tensorflow as tf
 
-    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
     bring_back_estimator()
     example = ROOT / "examples" / "own-model-fn"

@@ -16,8 +16,8 @@ from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.paths import name_of
 from tfx_estimator.components.trainer.task.user_code import function_of
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.convert import source
 from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import open_store

@@ -114,7 +114,7 @@ def _check_keras(tf: Any) -> None:
 
 def _stand_in(tf: Any) -> None:
     """Registers replacements of removed modules."""
-    from tfx_estimator.pipeline.base.stack import estimator_training
+    from tfx_estimator.model_fn.bridge import estimator_training
 
     _place("tensorflow.python.distribute.estimator_training", estimator_training)
     export = ModuleType("tensorflow_estimator.python.estimator.estimator_export")

@@ -144,7 +144,7 @@ def test_a_run_config_equals_tensorflows(monkeypatch, tf_config, strategy):
     import tensorflow as tf
     from tensorflow_estimator.python.estimator import run_config
 
-    from tfx_estimator.pipeline.base.stack import estimator_training
+    from tfx_estimator.model_fn.bridge import estimator_training
 
     monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
     given = {"train_distribute": tf.distribute.OneDeviceStrategy("/cpu:0")} if strategy else {}
@@ -166,7 +166,7 @@ def test_a_task_takes_the_role_that_tensorflow_gave_it(type_, index):
     from tensorflow.python.distribute import distribute_coordinator
     from tensorflow.python.distribute import estimator_training as original
 
-    from tfx_estimator.pipeline.base.stack import estimator_training
+    from tfx_estimator.model_fn.bridge import estimator_training
 
     spec = tf.train.ClusterSpec(CLUSTER) if type_ else None
     context = distribute_coordinator._WorkerContext(None, spec, type_ or None, index if type_ else None)
