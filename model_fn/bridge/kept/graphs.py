@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.kept import inputs
+from tfx_estimator.model_fn.bridge.kept import inputs, seeds
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied, recorded
 from tfx_estimator.model_fn.bridge.kept.reach import ancestors, of_process
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -108,7 +108,7 @@ def call(estimator: Any, types: Any, mode: str) -> Called:
 
 
 def _call(estimator: Any, types: Any, mode: str, is_any_size: bool = False) -> Called:
-    with tf.Graph().as_default() as graph, resource_variables(), recorded(graph) as applied:
+    with tf.Graph().as_default() as graph, resource_variables(), seeds.fixed(), recorded(graph) as applied:
         _V1.set_random_seed(estimator.config.tf_random_seed)
         estimator._create_and_assert_global_step(graph)
         (features, labels), given = inputs.placeholders(types, is_any_size)

@@ -10,17 +10,19 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.kept import inputs, parts
+from tfx_estimator.model_fn.bridge.kept import inputs, parts, seeds
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.model_fn.bridge.kept.cut import Cut, cut
 from tfx_estimator.model_fn.bridge.kept.graphs import EVAL, PREDICT, TRAIN, Called, call, opened, places
 from tfx_estimator.model_fn.bridge.kept.optimizers import scale
-from tfx_estimator.model_fn.bridge.kept.writing import source_of
+from tfx_estimator.model_fn.bridge.kept.trial import Trial
+from tfx_estimator.model_fn.bridge.kept.writing import Source
+from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
+from tfx_estimator.model_fn.bridge.steps import STEPS
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.files import write_json
 
-STEPS = 20
-NETWORK, GRAPH = "network.py", "graph"
-SERVE, REPLICA = "serve", "replica"
+GRAPH, SERVE, REPLICA = "graph", "serve", "replica"
 _V1 = tf.compat.v1
 
 
@@ -32,7 +34,7 @@ class _Writer:
         self._trained: dict[Any, str] = {}
         self.places: dict[str, dict[str, str]] = {}
 
-    def write_train(self, called: Called, checkpoint: str, scalable: bool) -> Cut | str:
+    def write_train(self, called: Called, checkpoint: str) -> Cut | str:
         """Writes the training graph, whole and cut, with the variables of a checkpoint."""
         spec = called.spec
         with called.graph.as_default():
@@ -111,15 +113,20 @@ class Kept:
 
     Args:
         step: Of the checkpoint.
-        variables: Number of variables of the training.
         uncut: Why only one replica can train; empty if several can.
         left_out: Hooks and metrics that are left out.
     """
 
     step: int
-    variables: int
+    proof: Proof
     uncut: str
     left_out: list[str]
+
+    def lines(self) -> list[str]:
+        """Returns what the terminal shows."""
+        replicas = f"one: {self.uncut}" if self.uncut else "any number of one tf.distribute strategy"
+        left_out = [f"left out      {', '.join(self.left_out)}"] if self.left_out else []
+        return [*self.proof.lines(), f"replicas      {replicas}", *left_out]
 
 
 def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output: str, checkpoint: str = "") -> Kept:
@@ -136,29 +143,39 @@ def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output
     checkpoint = checkpoint or estimator.latest_checkpoint() or ""
     if not checkpoint:
         raise UserCodeError(
-            f"{estimator.model_dir} has no checkpoint", expected="a model_dir of a training", todo="train first"
+            f"{estimator.model_dir} has no checkpoint", expected="the model_dir of a training", todo="train first"
         )
     types, batches = inputs.read(estimator, train_input_fn, TRAIN, STEPS)
     eval_types, eval_batches = inputs.read(estimator, eval_input_fn, EVAL, STEPS)
+    train, evaluation = call(estimator, types, TRAIN), call(estimator, eval_types, EVAL)
+    serving = call(estimator, eval_types, PREDICT)
+    scalable = scale(train.graph, train.applied, parts.FACTOR)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
         writer = _Writer(os.path.join(draft, GRAPH))
-        train = call(estimator, types, TRAIN)
-        scalable = scale(train.graph, train.applied, parts.FACTOR)
-        found = writer.write_train(train, checkpoint, scalable)
-        evaluation, serving = call(estimator, eval_types, EVAL), call(estimator, eval_types, PREDICT)
+        cut_at = writer.write_train(train, checkpoint)
         writer.write(evaluation, EVAL, _of_evaluation(evaluation))
         writer.write(serving, SERVE, {"predict": _signature(serving, _predictions(serving))})
         writer.save()
-        with open(os.path.join(draft, NETWORK), "w", encoding="utf-8") as file:
-            uncut, per_replica = ("", found.per_replica) if isinstance(found, Cut) else (found, [])
-            left_out = _left_out(train, evaluation, serving)
-            file.write(source_of(writer.places, uncut, _is_summed(train.graph), scalable, per_replica, left_out))
+        uncut, per_replica = ("", cut_at.per_replica) if isinstance(cut_at, Cut) else (cut_at, [])
+        left_out = _left_out(train, evaluation, serving)
+        source = Source(writer.places, uncut, _is_summed(train.graph), scalable, per_replica, left_out)
+        source.write(draft)
+        proof, is_cut = Trial(estimator, checkpoint, types, batches, eval_types, eval_batches).compare(draft)
+        proof = dataclasses.replace(proof, served=sorted(writer.places[SERVE]))
+        if not (is_cut or uncut):
+            source = dataclasses.replace(source, uncut="its two parts do not train as the whole step does")
+            source.write(draft)
+        write_json(os.path.join(draft, "proof.json"), proof.to_dict())
+        if not proof.holds:
+            raise not_equal(proof, "seed the random operations of the model_fn, or use the code that trained")
+        seeds.take_away(os.path.join(draft, GRAPH))
         os.chmod(draft, 0o755)
         os.rename(draft, output)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return Kept(0, 0, uncut, left_out)
+    step = int(tf.train.load_variable(checkpoint, _V1.GraphKeys.GLOBAL_STEP))
+    return Kept(step, proof, source.uncut, left_out)
 
 
 def _of_evaluation(called: Called) -> dict[str, Any]:

@@ -18,13 +18,13 @@ def components(value, name):
     if isinstance(value, dict):
         for key in sorted(value):
             yield from components(value[key], f"{name}_{key}")
+    elif isinstance(value, (tf.SparseTensor, tf.compat.v1.SparseTensorValue)):
+        for part in ("indices", "values", "dense_shape"):
+            yield from components(getattr(value, part), f"{name}_{part}")
     elif isinstance(value, (list, tuple)):
         for index, each in enumerate(value):
             yield from components(each, f"{name}_{index}")
-    elif isinstance(value, tf.SparseTensor):
-        for part in ("indices", "values", "dense_shape"):
-            yield from components(getattr(value, part), f"{name}_{part}")
-    elif isinstance(value, tf.RaggedTensor):
+    elif isinstance(value, (tf.RaggedTensor, tf.compat.v1.ragged.RaggedTensorValue)):
         yield from components(value.flat_values, f"{name}_flat_values")
         yield from components(value.nested_row_splits, f"{name}_row_splits")
     elif value is not None:
@@ -156,7 +156,8 @@ class Training(tf.keras.Model):
         graph = self.current("eval")
         graph.signatures["reset"]()
         super().evaluate(*data, return_dict=True, **options)
-        found = {name: each.numpy() for name, each in graph.signatures["result"]().items()}
+        values = graph.signatures["result"]()
+        found = {name: values[name].numpy() for name in sorted(values, key=lambda name: (name != "loss", name))}
         return found if return_dict else list(found.values())
 
     def predict_step(self, data):

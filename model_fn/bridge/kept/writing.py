@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import json
+import os
 import pprint
 import re
 from typing import Any
 
 from tfx_estimator.model_fn.bridge.kept import parts
+
+NETWORK = "network"
 
 _HEADER = '''\
 """An Estimator's training, kept as a graph in `graph/`, which Keras goes on with.
@@ -33,28 +38,38 @@ GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
 # Variables of the training with the values of others, such as averages, in evaluation and serving.
 PLACES = {places}
 # Why only one replica can train; empty if several can. Whether their gradients are summed: of a loss that is a sum.
-UNCUT, SUMMED = {uncut!r}, {summed!r}
+UNCUT, SUMMED = {uncut}, {summed}
 # Whether the optimizer obeys a factor of its learning rate, and the variable with it.
-SCALABLE, FACTOR = {scalable!r}, {factor!r}
+SCALABLE, FACTOR = {scalable}, {factor}
 # Variables that each replica changes by its own part of a batch, such as a normalisation's averages.
 PER_REPLICA = {per_replica}
 '''
 
 
-def source_of(
-    places: dict[str, dict[str, str]], uncut: str, summed: bool, scalable: bool, per_replica: list[str], left: list[str]
-) -> str:
-    """Returns the text of network.py; `left` names what is left out."""
-    header = _HEADER.format(
-        left_out=f" Left out: {', '.join(left)}." if left else "",
-        places=_literal(places),
-        uncut=uncut,
-        summed=summed,
-        scalable=scalable,
-        factor=parts.FACTOR,
-        per_replica=_literal(per_replica),
-    )
-    return header + "\n\n" + inspect.getsource(parts).partition("\n\n\n")[2]
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The constants of a network.py, as it explains them, and what it leaves out."""
+
+    places: dict[str, dict[str, str]]
+    uncut: str
+    summed: bool
+    scalable: bool
+    per_replica: list[str]
+    left_out: list[str]
+
+    def write(self, folder: str) -> None:
+        """Writes the file."""
+        header = _HEADER.format(
+            left_out=f" Left out: {', '.join(self.left_out)}." if self.left_out else "",
+            places=_literal(self.places),
+            uncut=json.dumps(self.uncut),
+            summed=self.summed,
+            scalable=self.scalable,
+            factor=json.dumps(parts.FACTOR),
+            per_replica=_literal(self.per_replica),
+        )
+        with open(os.path.join(folder, f"{NETWORK}.py"), "w", encoding="utf-8") as file:
+            file.write(header + "\n\n" + inspect.getsource(parts).partition("\n\n\n")[2])
 
 
 def _literal(value: Any) -> str:
