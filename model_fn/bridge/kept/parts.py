@@ -66,6 +66,12 @@ class Training(tf.keras.Model):
         super().compile(factor, steps_per_execution=steps_per_execution, run_eagerly=run_eagerly)
         self.compiled_with = {"steps_per_execution": steps_per_execution, "run_eagerly": run_eagerly}
 
+    def _validate_compile(self, *args, **kwargs):
+        """Overrides Keras 2's, which refuses variables of one replica each."""
+
+    def _maybe_symbolic_build(self, *args, **kwargs):
+        """Overrides Keras 3's, which cannot add up sparse features of replicas; nothing is left to build."""
+
     def get_compile_config(self):
         return self.compiled_with
 
@@ -128,7 +134,7 @@ class Training(tf.keras.Model):
     def replica_step(self, features, labels, factor):
         """Trains all copies by the gradient of the whole batch."""
         replica = tf.distribute.get_replica_context()
-        copy = self.copies[replica.replica_id_in_sync_group % len(self.copies)]
+        copy = self.copies[int(tf.get_static_value(replica.replica_id_in_sync_group)) % len(self.copies)]
         set_factor(copy, factor)
         found = call(copy.signatures["gradients"], features, labels)
         examples = size(features)
