@@ -25,13 +25,13 @@ def read(estimator: Any, input_fn: InputFn, mode: str, count: int) -> tuple[Any,
         tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
         tf.compat.v1.train.create_global_step()
         *given, hooks = estimator._get_features_and_labels_from_input_fn(input_fn, mode)
-        # A structure of Keras or NumPy is one of tensors for the model_fn.
-        given = tf.nest.map_structure(tf.compat.v1.convert_to_tensor_or_sparse_tensor, given)
-        types = tf.nest.map_structure(tf.type_spec_from_value, given)
+        given = _mapped(_tensor, given)
+        types = _mapped(tf.type_spec_from_value, given)
         ends = contextlib.suppress(tf.errors.OutOfRangeError, StopIteration)
         with tf.compat.v1.train.MonitoredSession(hooks=hooks) as session, ends:
             while len(found) < count:
-                found.append(session.run(given))
+                features, *labels = session.run([each for each in given if each is not None])
+                found.append([features, labels[0] if labels else None])
     return types, found
 
 
@@ -45,7 +45,7 @@ def placeholders(types: Any, is_any_size: bool = False) -> tuple[Any, dict[str, 
     Returns:
         Features and labels; and the dense placeholders, by name.
     """
-    made = tf.nest.map_structure(lambda each: _placeholder(each, is_any_size), types)
+    made = _mapped(lambda each: _placeholder(each, is_any_size), types)
     return made, named(made)
 
 
@@ -53,6 +53,16 @@ def named(given: Any) -> dict[str, Any]:
     """Returns the components of features and labels, by name; of tensors or of values."""
     features, labels = given
     return {**dict(components(features, FEATURES)), **dict(components(labels, LABELS))}
+
+
+def _mapped(function: Callable[[Any], Any], given: Any) -> Any:
+    """Maps all but None, which labels may be."""
+    return tf.nest.map_structure(lambda each: None if each is None else function(each), given)
+
+
+def _tensor(value: Any) -> Any:
+    """Returns a tensor; an input_fn without a data set may return NumPy's arrays."""
+    return value if isinstance(value, tf.RaggedTensor) else tf.compat.v1.convert_to_tensor_or_sparse_tensor(value)
 
 
 def _placeholder(of: Any, is_any_size: bool) -> Any:

@@ -52,11 +52,11 @@ class _Writer:
             names = {each.op.name: each for each in _V1.global_variables()}
             saveables = _V1.get_collection(_V1.GraphKeys.SAVEABLE_OBJECTS)
             saver = _V1.train.Saver({**names, **{each.name: each for each in saveables}})
+            called.finish()
             factor = [each.initializer for each in _V1.local_variables() if each.op.name == parts.FACTOR]
+            spec.scaffold._local_init_op = main = tf.group(spec.scaffold.local_init_op, *factor)
             with opened(called, checkpoint) as session:
-                session.run(factor)
                 self._trained = {key: each.op.name for key, each in places(called).items()}
-                main = tf.group(spec.scaffold.local_init_op, *factor)
                 assets = _V1.get_collection(_V1.GraphKeys.ASSET_FILEPATHS)
                 called.drop_collections()
                 given = {"assets_collection": assets, "main_op": main, "saver": saver, "clear_devices": True}

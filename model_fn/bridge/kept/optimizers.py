@@ -48,14 +48,15 @@ def recorded(graph: tf.Graph) -> Iterator[list[Applied]]:
                 return apply(optimizer, given, *args, **kwargs)
             finally:
                 is_inside = not is_outer
-                now.rates += [each for each in map(vars(optimizer).get, _RATES) if isinstance(each, tf.Tensor)]
+                now.rates += [each for each in map(vars(optimizer).get, _RATES) if isinstance(each, tf.Tensor) and each.dtype.is_floating]
                 now.after = _count(graph)
 
         return apply_gradients
 
     def recording_rate(decayed: Any) -> Any:
         def _decayed_lr(*args: Any) -> tf.Tensor:
-            rate = decayed(*args)
+            # It may be a variable, which has no tensor of its own.
+            rate = tf.identity(decayed(*args))
             if is_inside:
                 found[-1].rates.append(rate)
             return rate
@@ -81,7 +82,7 @@ def scale(graph: tf.Graph, applied: list[Applied], factor: str) -> bool:
         {
             rate.name: [op for op in operations[each.before : each.after] if rate.name in _inputs(op)]
             for rate in each.rates
-            if rate.graph is graph
+            if rate.graph is graph and rate.dtype.is_floating
         }
         for each in applied
     ]

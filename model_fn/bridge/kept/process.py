@@ -65,7 +65,7 @@ def tensors(batch: Any) -> Any:
 def _tensor(value: Any) -> Any:
     if isinstance(value, tf.compat.v1.ragged.RaggedTensorValue):
         return tf.RaggedTensor.from_nested_row_splits(value.flat_values, value.nested_row_splits)
-    return tf.convert_to_tensor(value)
+    return None if value is None else tf.compat.v1.convert_to_tensor_or_sparse_tensor(value)
 
 
 def values(network: Any, copy: Any) -> dict[str, np.ndarray]:
