@@ -63,8 +63,8 @@ class Trial:
                     differ += int(np.any((one != other).reshape(len(one), -1), axis=1).sum())
             examples += len(tf.nest.flatten(old)[0])
         if metrics:
-            numbers = [name for name, each in metrics.items() if np.issubdtype(np.asarray(each).dtype, np.number)]
-            worst["metrics"] = max(difference(metrics[name], found["metrics"][name]) for name in numbers)
+            numbers = {name: each for name, each in found["metrics"].items() if np.issubdtype(each.dtype, np.number)}
+            worst["metrics"] = max(difference(metrics[name], each) for name, each in numbers.items())
         before, losses, after = self._trained()
         moved = {part: _moved(before, losses, after, *found[part]) for part in (STEP, CUT) if part in found}
         most = dict.fromkeys(moved[STEP], MOST_OF_STEPS)

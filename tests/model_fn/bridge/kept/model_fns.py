@@ -61,9 +61,52 @@ def normalised(features: Any, labels: Any, mode: str) -> Any:
 
 
 def plain(features: Any, labels: Any, mode: str) -> Any:
-    """A dense network with Adam, without anything that differs between replicas."""
-    logits = _V1.layers.dense(tf.nn.relu(_V1.layers.dense(features["x"], 8)), 3)
-    return _spec(logits, labels, mode, lambda loss: _V1.train.AdamOptimizer(0.01).minimize(loss, _step()))
+    """A dense network and an embedding with Adam, without anything that differs between replicas."""
+    rows = tf.nn.embedding_lookup(_V1.get_variable("rows", [3, 4]), tf.cast(features["x"][:, 0] * 3, tf.int32))
+    logits = _V1.layers.dense(tf.nn.relu(_V1.layers.dense(features["x"], 8)) + _V1.layers.dense(rows, 8), 3)
+
+    def train(_: Any) -> Any:
+        # A mean that is not a number where there is no example.
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        return _V1.train.AdamOptimizer(0.01).minimize(loss, _step())
+
+    return _spec(logits, labels, mode, train)
+
+
+def in_python(features: Any, labels: Any, mode: str, params: Any) -> Any:
+    """A py_function in the loss, or in a metric only."""
+    logits = _V1.layers.dense(features["x"], 3)
+    seen = tf.py_function(lambda each: each, [logits], tf.float32)
+    seen.set_shape(logits.shape)
+    if params["where"] == "loss":
+        logits = seen
+    spec = _spec(logits, labels, mode, lambda loss: _V1.train.GradientDescentOptimizer(0.1).minimize(loss, _step()))
+    if mode != _EVAL:
+        return spec
+    return spec._replace(eval_metric_ops={**spec.eval_metric_ops, "in_python": _V1.metrics.mean(seen)})
+
+
+def by_references(features: Any, labels: Any, mode: str, params: Any) -> Any:
+    """Variables that are what `use_resource` says."""
+    weight = _V1.get_variable("weight", [5, 3], use_resource=params["use_resource"])
+    logits = tf.matmul(features["x"], weight)
+    return _spec(logits, labels, mode, lambda loss: _V1.train.AdamOptimizer(0.1).minimize(loss, _step()))
+
+
+class Fixed(_V1.train.Optimizer):
+    """Has a learning rate that only Python knows."""
+
+    def __init__(self) -> None:
+        super().__init__(False, "Fixed")
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+        return tf.group(_step().assign_add(1), *(each.assign_sub(0.1 * gradient) for gradient, each in grads_and_vars))
+
+
+def unscalable(features: Any, labels: Any, mode: str) -> Any:
+    """An optimizer whose rate nothing can multiply."""
+    logits = _V1.layers.dense(features["x"], 3)
+    return _spec(logits, labels, mode, lambda loss: Fixed().minimize(loss, _step()))
 
 
 def averaged(features: Any, labels: Any, mode: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,25 +26,35 @@ WHOLE = {
 }
 
 
+USES = str(Path(__file__).with_name("uses.py"))
+
+
+def _estimator(tf: Any, name: str, folder: Path, **params: Any) -> Any:
+    from tests.model_fn.bridge.kept import model_fns
+
+    config = tf.estimator.RunConfig(str(folder), save_summary_steps=None, log_step_count_steps=None)
+    return tf.estimator.Estimator(getattr(model_fns, name), config=config, params=params or None)
+
+
 @pytest.fixture(scope="session")
-def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, Any, str, Any]]:
-    """Trains a model_fn some steps and keeps it: returns Estimator, input_fn, folder and result."""
+def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, str, Any]]:
+    """Trains a model_fn some steps and keeps it; returns the Estimator, the folder and the result."""
     from tests.model_fn.bridge.kept import model_fns
     from tfx_estimator.model_fn.bridge.kept.keeping import keep
 
     made: dict[str, Any] = {}
 
-    def get(name: str) -> tuple[Any, Any, str, Any]:
+    def get(name: str, **params: Any) -> tuple[Any, str, Any]:
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
             vocabulary = folder / "vocabulary"
             vocabulary.write_text("a\nbc\n")
-            config = tf.estimator.RunConfig(str(folder / "model"), save_summary_steps=None, log_step_count_steps=None)
-            params = {"vocabulary": str(vocabulary)} if name == "of_text" else None
-            estimator = tf.estimator.Estimator(getattr(model_fns, name), config=config, params=params)
+            params |= {"vocabulary": str(vocabulary)} if name == "of_text" else {}
+            estimator = _estimator(tf, name, folder / "model", **params)
             input_fn = model_fns.text_input if name == "of_text" else model_fns.dense_input()
             estimator.train(input_fn, steps=3)
-            made[name] = (estimator, input_fn, str(folder / "kept"), keep(estimator, input_fn, input_fn, str(folder / "kept")))
+            output = str(folder / "kept")
+            made[name] = estimator, output, keep(estimator, input_fn, input_fn, output)
             vocabulary.rename(folder / "moved")
         return made[name]
 
@@ -52,10 +63,112 @@ def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], t
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_it_goes_on_to_the_bit(kept: Any, name: str) -> None:
-    _, _, folder, result = kept(name)
+    _, folder, result = kept(name)
     proof = json.loads(Path(folder, "proof.json").read_text())
     assert proof["holds"]
     assert proof["next_steps"] == {"loss": 0.0, "variable": 0.0}
     assert proof["logits"] == {"estimator": 0.0, "metrics": 0.0}
     assert result.step == 3
     assert result.uncut == WHOLE[name]
+    assert result.left_out == (["the hook LoggingTensorHook"] if name == "averaged" else [])
+    assert {each.name for each in Path(folder).iterdir()} == {"graph", "network.py", "proof.json"}
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_keras_goes_on_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
+    from tests.model_fn.bridge.kept import model_fns
+
+    estimator, folder, _ = kept("averaged")
+    found = json.loads(processes(legacy).run(USES, "goes_on", folder, str(tmp_path)))
+    shutil.copytree(estimator.model_dir, tmp_path / "model")
+    other = _estimator(tf, "averaged", tmp_path / "model")
+    for _ in range(2):
+        other.train(model_fns.dense_input(), steps=8)
+    assert found["variables"] == {name: other.get_variable_value(name).tolist() for name in found["variables"]}
+    once = model_fns.dense_input(repeat=1)
+    assert found["metrics"] == {name: float(each) for name, each in other.evaluate(once).items()}
+    logits = [each["logits"].tolist() for each in other.predict(once)]
+    assert found["logits"] == logits
+    np.testing.assert_allclose(found["called"], logits, rtol=1e-5)
+    assert found["params"] == sum(np.size(each) for each in found["variables"].values())
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_the_model_is_a_citizen_of_keras(kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
+    _, folder, _ = kept("plain")
+    found = json.loads(processes(legacy).run(USES, "callbacks", folder, str(tmp_path)))
+    # The best is the first epoch, after 8 steps; patience lasts for 2 more.
+    assert found == {"still": True, "factor": 0.25, "best": [11, 11, 3], "restored": True, "backup": [True]}
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_replicas_train_as_one(kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
+    _, folder, result = kept("plain")
+    assert not result.uncut
+    found = json.loads(processes(legacy).run(USES, "replicas", folder, str(tmp_path)))
+    assert found["apart"] <= 1e-5
+    assert found["copies"]
+    assert found["step"] == 3 + 2 * 8
+    np.testing.assert_allclose(*found["losses"], rtol=1e-5)
+    np.testing.assert_allclose(*found["metrics"], rtol=1e-5)
+
+
+def test_replicas_of_a_step_that_cannot_be_cut_are_refused(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("accumulated")
+    found = json.loads(processes("0").run(USES, "replicas", folder, str(tmp_path)))
+    assert WHOLE["accumulated"] in found["refused"]
+
+
+def test_a_rate_that_only_python_knows_takes_no_factor(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("unscalable")
+    assert "cannot be multiplied by a factor" in processes("0").run(USES, "unscaled", folder, str(tmp_path))
+
+
+def test_a_metric_in_python_is_left_out(kept: Any) -> None:
+    _, _, result = kept("in_python", where="metric")
+    assert result.left_out == ["the metric in_python"]
+    assert result.proof.holds
+
+
+def test_reference_variables_by_default_are_kept(tf: Any, kept: Any) -> None:
+    tf.compat.v1.disable_resource_variables()
+    try:
+        _, _, result = kept("by_references", use_resource=None)
+    finally:
+        tf.compat.v1.enable_resource_variables()
+    # The weight, its two slots, two powers, and the step.
+    assert result.proof.tensors == {"variable": 6}
+    assert result.proof.next_steps == {"loss": 0.0, "variable": 0.0}
+
+
+def _cut_off(folder: Path) -> None:
+    (data,) = folder.glob("model.ckpt-1.data*")
+    data.write_bytes(data.read_bytes()[:40])
+
+
+REFUSED = {
+    "in_python": ({"where": "loss"}, None, "PyFunc"),
+    "by_references": ({"use_resource": False}, None, "weight of the model_fn is a reference variable"),
+    "plain": ({}, "other", "is not of this model_fn, or damaged"),
+    "averaged": ({}, "cut", "is not of this model_fn, or damaged"),
+    "normalised": ({}, "none", "has no checkpoint"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_kept_is_refused_in_a_sentence(tf: Any, tmp_path: Path, name: str) -> None:
+    from tests.model_fn.bridge.kept import model_fns
+    from tfx_estimator.model_fn.bridge.kept.keeping import keep
+    from tfx_estimator.pipeline.base.errors import UserCodeError
+
+    params, damage, sentence = REFUSED[name]
+    input_fn = model_fns.dense_input()
+    estimator = _estimator(tf, name, tmp_path / "model", **params)
+    if damage != "none":
+        (_estimator(tf, "unscalable", tmp_path / "model") if damage == "other" else estimator).train(input_fn, steps=1)
+    if damage == "cut":
+        _cut_off(tmp_path / "model")
+    with pytest.raises(UserCodeError, match=sentence) as raised:
+        keep(estimator, input_fn, input_fn, str(tmp_path / "kept"))
+    assert "\n" not in raised.value.what
+    assert [each.name for each in tmp_path.iterdir() if each.name != "model"] == []
