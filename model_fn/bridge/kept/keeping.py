@@ -103,7 +103,9 @@ def _signature(called: Called, outputs: dict[str, Any], given: Optional[dict[str
     called.require_portable(*outputs.values())
     given = called.taken(outputs.values()) if given is None else given
     with called.graph.as_default():
-        info = [{name: _V1.saved_model.build_tensor_info(each) for name, each in one.items()} for one in (given, outputs)]
+        info = [
+            {name: _V1.saved_model.build_tensor_info(each) for name, each in one.items()} for one in (given, outputs)
+        ]
     return _V1.saved_model.build_signature_def(*info, _V1.saved_model.signature_constants.PREDICT_METHOD_NAME)
 
 
@@ -199,7 +201,10 @@ def _predictions(called: Called) -> dict[str, tf.Tensor]:
 def _left_out(*called: Called) -> list[str]:
     names = ("training_hooks", "training_chief_hooks", "evaluation_hooks", "prediction_hooks")
     hooks = [hook for each in called for name in names for hook in getattr(each.spec, name) or ()]
-    return [*(f"the hook {type(each).__name__}" for each in hooks), *(f"the metric {each}" for each in called[1].left_out)]
+    return [
+        *(f"the hook {type(each).__name__}" for each in hooks),
+        *(f"the metric {each}" for each in called[1].left_out),
+    ]
 
 
 def _is_summed(graph: tf.Graph) -> bool:

@@ -48,7 +48,11 @@ def recorded(graph: tf.Graph) -> Iterator[list[Applied]]:
                 return apply(optimizer, given, *args, **kwargs)
             finally:
                 is_inside = not is_outer
-                now.rates += [each for each in map(vars(optimizer).get, _RATES) if isinstance(each, tf.Tensor) and each.dtype.is_floating]
+                now.rates += [
+                    each
+                    for each in map(vars(optimizer).get, _RATES)
+                    if isinstance(each, tf.Tensor) and each.dtype.is_floating
+                ]
                 now.after = _count(graph)
 
         return apply_gradients

@@ -34,7 +34,11 @@ def components(value, name):
 def size(value):
     """Returns the number of examples in features."""
     first = tf.nest.flatten(value)[0]
-    return first.dense_shape[0] if isinstance(first, tf.SparseTensor) else tf.cast(first.nrows() if isinstance(first, tf.RaggedTensor) else tf.shape(first)[0], tf.int64)
+    return (
+        first.dense_shape[0]
+        if isinstance(first, tf.SparseTensor)
+        else tf.cast(first.nrows() if isinstance(first, tf.RaggedTensor) else tf.shape(first)[0], tf.int64)
+    )
 
 
 @tf.keras.utils.register_keras_serializable("network")

@@ -107,7 +107,11 @@ class Trial:
         )
 
     def _metrics(self, scratch: str) -> dict[str, Any]:
-        estimator, given, count = self._elsewhere(scratch), _Given(self.eval_types, self.eval_batches), len(self.eval_batches)
+        estimator, given, count = (
+            self._elsewhere(scratch),
+            _Given(self.eval_types, self.eval_batches),
+            len(self.eval_batches),
+        )
         return estimator.evaluate(given, count, [given], self.checkpoint) if count else {}
 
     def _elsewhere(self, scratch: str) -> Any:
@@ -142,7 +146,9 @@ def _feeds(placeholders: dict[str, tf.Tensor], batches: Iterable[Any]) -> Iterat
         yield {placeholders[name]: value for name, value in inputs.named(each).items()}
 
 
-def _moved(before: Values, losses: list[float], after: Values, new_losses: list[float], new: Values) -> dict[str, float]:
+def _moved(
+    before: Values, losses: list[float], after: Values, new_losses: list[float], new: Values
+) -> dict[str, float]:
     """Returns the differences after the next steps, by variable, and of the losses."""
     found = {name: part(before[name], each, new[name]) for name, each in after.items()}
     return {**found, LOSS: difference(np.array(losses), np.array(new_losses))}
