@@ -60,16 +60,13 @@ def convert(
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
     from tfx_estimator.model_fn.bridge.canned.refusal import refused
 
+    checkpoint = _checkpoint(checkpoint or estimator.model_dir)
+    train, evaluate = (getattr(each, "input_fn", each) for each in (train_input_fn, eval_input_fn))
+    # What writes each of WAYS is called here, and nowhere else.
     if not reading.is_canned(estimator):
         raise refused("an Estimator that is not a canned one", "convert the graph that it exports, by --keep-graph")
-    trained = conversion.Trained(
-        estimator,
-        _checkpoint(checkpoint or estimator.model_dir),
-        getattr(train_input_fn, "input_fn", train_input_fn),
-        getattr(eval_input_fn, "input_fn", eval_input_fn),
-        getattr(eval_input_fn, "steps", None),
-    )
-    return conversion.convert(trained, output, (to or KERAS3) == KERAS3 and has_keras_3())
+    trained = conversion.Trained(estimator, checkpoint, train, evaluate, getattr(eval_input_fn, "steps", None))
+    return conversion.convert(trained, output, to != KERAS2 and has_keras_3())
 
 
 def parts(made: Any) -> tuple[Any, Any, Any]:

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
+from tfx_estimator.model_fn.bridge.convert import KERAS2, WAYS, require_keras_3
 from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
         "--to",
-        choices=("keras2", "keras3"),
+        choices=WAYS,
         help="Keras 2, which this project can train further, or Keras 3, as standalone source code (default: keras2; "
         "with --estimator, keras3 where it is installed)",
     )
@@ -100,7 +101,6 @@ def run(args: argparse.Namespace) -> int:
     _refuse_others(args, "it is for --keep-graph", "answer")
     if args.estimator:
         return _convert_code(args)
-    from tfx_estimator.model_fn.bridge.convert import KERAS2, require_keras_3
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.warm_start import WarmStart
 
