@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.model_fn.bridge.keras3 import USER, Keras3
 from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
-from tests.pipeline.convert.keras3 import USER, Keras3
 from tests.stack import needs_keras_3
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
