@@ -11,8 +11,8 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.stack.stacks import has_keras_3
 from tfx_estimator.pipeline.base.text import one_line
 
-KERAS2, KERAS3 = "keras2", "keras3"
-WAYS = (KERAS2, KERAS3)
+KERAS2, KERAS3, KEPT = "keras2", "keras3", "kept"
+WAYS = (KERAS2, KERAS3, KEPT)
 # What a function returns, or the dict of a trainer_fn.
 _PARTS = ("estimator", "train_spec", "eval_spec")
 
@@ -30,11 +30,12 @@ def convert(
         proof = tfx_estimator.convert(estimator, train_input_fn, eval_input_fn, "converted")
 
     Args:
-        estimator: A canned one, as your code makes it.
+        estimator: As your code makes it.
         train_input_fn: The input_fn of its training, or the TrainSpec.
         eval_input_fn: The input_fn of its evaluation, or the EvalSpec, whose steps count.
         output: The folder to make; it appears only when complete and proved.
-        to: `keras3`, the default if it is installed, or `keras2`.
+        to: `kept` keeps the graph of its training, as a model of either Keras, and is the default for a model_fn;
+            `keras3`, the default for a canned Estimator if it is installed, or `keras2` writes its source.
         checkpoint: One without its `.index`, or a folder, for its last; the default is the Estimator's last one.
 
     Returns:
@@ -63,8 +64,12 @@ def convert(
     checkpoint = _checkpoint(checkpoint or estimator.model_dir)
     train, evaluate = (getattr(each, "input_fn", each) for each in (train_input_fn, eval_input_fn))
     # What writes each of WAYS is called here, and nowhere else.
+    if to == KEPT or not (to or reading.is_canned(estimator)):
+        from tfx_estimator.model_fn.bridge.kept.keeping import keep
+
+        return keep(estimator, train, evaluate, output, checkpoint)
     if not reading.is_canned(estimator):
-        raise refused("an Estimator that is not a canned one", "convert the graph that it exports, by --keep-graph")
+        raise refused("an Estimator that is not a canned one", "keep the graph of its training, by --to kept")
     trained = conversion.Trained(estimator, checkpoint, train, evaluate, getattr(eval_input_fn, "steps", None))
     return conversion.convert(trained, output, to != KERAS2 and has_keras_3())
 

@@ -15,14 +15,18 @@ from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
 RESULT = "result.json"
 # Keras 3 imports them where they are installed, which takes as long as two thirds of TensorFlow's import.
-_UNUSED = ("matplotlib", "sklearn")
+_LIGHT = 'import sys; sys.modules.update(dict.fromkeys(("matplotlib", "sklearn")))'
+
+
+def alone(file: str) -> list[str]:
+    """Returns a command that runs a file in a new Python, which need not find this project."""
+    return [sys.executable, "-c", f"{_LIGHT}; import runpy; runpy.run_path(sys.argv.pop(1), run_name='__main__')", file]
 
 
 def python(program: str) -> list[str]:
     """Returns a command that runs a program in a new Python, which finds the same modules as this one."""
     folders = [path or os.getcwd() for path in sys.path if isinstance(path, str)]
-    first = f"import sys; sys.path[:] = {folders!a}; sys.modules.update(dict.fromkeys({_UNUSED}))"
-    return [sys.executable, "-c", f"{first}; {program}"]
+    return [sys.executable, "-c", f"{_LIGHT}; sys.path[:] = {folders!a}; {program}"]
 
 
 def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 STEPS = 20
 _TRIED, _ROUNDED, _AFTER = "tried", "rounded", "after"
 # A tensor may differ by this multiple of what rounding alone makes of it; beyond a tenth, that proves nothing.
-_TIMES_ROUNDED, _LOOSE = 30.0, 0.1
+TIMES_ROUNDED, LOOSE = 30.0, 0.1
 
 # A number of steps, kind and place of a tensor, its values before and after these, and the part by which rounding alone
 # moves it.
@@ -52,12 +52,8 @@ class Trained:
                 yield count, each.tensor.kind, each.place, before, old, part(before, old, rounded)
 
 
-def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Session:
-    """Opens a session over the default graph, restored as the Estimator restores it: by the spec's scaffold.
-
-    Raises:
-        UserCodeError: The graph has other shapes, which the restoring of a resource variable does not check.
-    """
+def require_shapes(checkpoint: str) -> None:
+    """Refuses a checkpoint with other shapes than the default graph's, which resource variables do not check."""
     shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
     if wrong := [
         f"{name} of shape {shapes[name]} is {shape} there"
@@ -69,6 +65,15 @@ def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Se
             expected="the shapes of the checkpoint",
             todo="use the code that created the Estimator when it trained, or name the checkpoint of this one",
         )
+
+
+def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Session:
+    """Opens a session over the default graph, restored as the Estimator restores it: by the spec's scaffold.
+
+    Raises:
+        UserCodeError: The graph has other shapes.
+    """
+    require_shapes(checkpoint)
     given = {"scaffold": spec.scaffold, "checkpoint_filename_with_path": checkpoint}
     return tf.compat.v1.train.SingularMonitoredSession(**given).raw_session()
 
@@ -130,12 +135,12 @@ def compare(
             for draws.step, batch in itertools.islice(given, count - len(losses)):
                 losses.append(float(train_step(batch)))
         for _, kind, place, before, old, rounded in tensors:
-            found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + _TIMES_ROUNDED * rounded
+            found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + TIMES_ROUNDED * rounded
             if not found <= most:
                 wrong[place] = found
-            if most <= _LOOSE:
+            if most <= LOOSE:
                 largest[kind] = max(largest.get(kind, 0.0), found)
-            compared[place] = compared.get(place, False) or most <= _LOOSE
+            compared[place] = compared.get(place, False) or most <= LOOSE
     largest["loss"] = difference(np.array(trained.losses), np.array(losses))
     rounding = [place for place, is_compared in compared.items() if not is_compared]
     counts = {"estimator": trained.draws, "keras": len(draws.made)}

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
-from tfx_estimator.model_fn.bridge.convert import KERAS2, WAYS, require_keras_3
+from tfx_estimator.model_fn.bridge.convert import KEPT, KERAS2, WAYS, require_keras_3
 from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         choices=WAYS,
-        help="Keras 2, which this project can train further, or Keras 3, as standalone source code (default: keras2; "
-        "with --estimator, keras3 where it is installed)",
+        help="Keras 2, which this project can train further, or Keras 3, as standalone source code; or kept, with "
+        "--estimator: the graph of its training, as a model of either Keras (default: keras2; with --estimator, kept "
+        "for a model_fn, and for a canned Estimator keras3 where it is installed)",
     )
     parser.add_argument(
         "--estimator",
@@ -104,6 +105,12 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.warm_start import WarmStart
 
+    if args.to == KEPT:
+        raise DeclarationError(
+            f"--to {KEPT}: {one_line(args.source)} names no code that trains",
+            expected="a model_dir, and the code of its Estimator",
+            todo="name that by --estimator",
+        )
     require_keras_3(args.to)
     args.to = args.to or KERAS2
     output, loaded = _new_folder(args.output), load(args.declaration) if args.declaration else None

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
-import tempfile
 from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.kept import inputs, parts, seeds
-from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.model_fn.bridge.kept.cut import Cut, cut
 from tfx_estimator.model_fn.bridge.kept.graphs import EVAL, PREDICT, TRAIN, Called, call, opened, places
+from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.model_fn.bridge.kept.optimizers import scale
 from tfx_estimator.model_fn.bridge.kept.trial import Trial
 from tfx_estimator.model_fn.bridge.kept.writing import Source
 from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
 from tfx_estimator.model_fn.bridge.steps import STEPS
+from tfx_estimator.model_fn.bridge.written import PROOF, drafted
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
 
@@ -47,7 +46,7 @@ class _Writer:
                     loss = tf.identity(spec.loss)
                 halves = {
                     "gradients": _signature(called, {"loss": loss, **found.gradients}),
-                    "apply": _signature(called, {"zero": zero}, {name: each for name, each in found.gradients.items()}),
+                    "apply": _signature(called, {"zero": zero}, found.gradients),
                 }
             names = {each.op.name: each for each in _V1.global_variables()}
             saveables = _V1.get_collection(_V1.GraphKeys.SAVEABLE_OBJECTS)
@@ -110,8 +109,8 @@ def _signature(called: Called, outputs: dict[str, Any], given: Optional[dict[str
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
-    """The result.
+class Kept(Proof):
+    """The proof.
 
     Args:
         step: Of the checkpoint.
@@ -119,16 +118,20 @@ class Kept:
         left_out: Hooks and metrics that are left out.
     """
 
-    step: int
-    proof: Proof
-    uncut: str
-    left_out: list[str]
+    step: int = 0
+    uncut: str = ""
+    left_out: list[str] = dataclasses.field(default_factory=list)
 
     def lines(self) -> list[str]:
         """Returns what the terminal shows."""
-        replicas = f"one: {self.uncut}" if self.uncut else "any number of one tf.distribute strategy"
-        left_out = [f"left out      {', '.join(self.left_out)}"] if self.left_out else []
-        return [*self.proof.lines(), f"replicas      {replicas}", *left_out]
+        replicas = f"one: {self.uncut}" if self.uncut else "any number, under a tf.distribute strategy"
+        served = f"evaluate and predict take other values of {len(self.served)} variables, such as averages"
+        return [
+            *Proof.lines(dataclasses.replace(self, served=[])),
+            f"replicas      {replicas}",
+            *([f"served        {served}"] if self.served else []),
+            *([f"left out      {', '.join(self.left_out)}"] if self.left_out else []),
+        ]
 
 
 def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output: str, checkpoint: str = "") -> Kept:
@@ -152,8 +155,7 @@ def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output
     train, evaluation = call(estimator, types, TRAIN), call(estimator, eval_types, EVAL)
     serving = call(estimator, eval_types, PREDICT)
     scalable = scale(train.graph, train.applied, parts.FACTOR)
-    draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
-    try:
+    with drafted(output) as draft:
         writer = _Writer(os.path.join(draft, GRAPH))
         cut_at = writer.write_train(train, checkpoint)
         writer.write(evaluation, EVAL, _of_evaluation(evaluation))
@@ -164,20 +166,18 @@ def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output
         source = Source(writer.places, uncut, _is_summed(train.graph), scalable, per_replica, left_out)
         source.write(draft)
         proof, is_cut = Trial(estimator, checkpoint, types, batches, eval_types, eval_batches).compare(draft)
-        proof = dataclasses.replace(proof, served=sorted(writer.places[SERVE]))
         if not (is_cut or uncut):
             source = dataclasses.replace(source, uncut="its two parts do not train as the whole step does")
             source.write(draft)
-        write_json(os.path.join(draft, "proof.json"), proof.to_dict())
-        if not proof.holds:
-            raise not_equal(proof, "seed the random operations of the model_fn, or use the code that trained")
+        step = int(tf.train.load_variable(checkpoint, _V1.GraphKeys.GLOBAL_STEP))
+        served = sorted(writer.places[SERVE])
+        more = {"served": served, "step": step, "uncut": source.uncut, "left_out": left_out}
+        kept = Kept(**{**vars(proof), **more})
+        write_json(os.path.join(draft, PROOF), kept.to_dict())
+        if not kept.holds:
+            raise not_equal(kept, "use the code that trained; give loops of the model_fn parallel_iterations=1")
         seeds.take_away(os.path.join(draft, GRAPH))
-        os.chmod(draft, 0o755)
-        os.rename(draft, output)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    step = int(tf.train.load_variable(checkpoint, _V1.GraphKeys.GLOBAL_STEP))
-    return Kept(step, proof, source.uncut, left_out)
+    return kept
 
 
 def _of_evaluation(called: Called) -> dict[str, Any]:

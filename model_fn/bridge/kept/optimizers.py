@@ -1,4 +1,4 @@
-"""What optimizers do while a model_fn is called: the gradients that they apply, and the learning rates that they use."""
+"""What optimizers do while a model_fn is called: the gradients that they apply, and their learning rates."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def recorded(graph: tf.Graph) -> Iterator[list[Applied]]:
 
 
 def scale(graph: tf.Graph, applied: list[Applied], factor: str) -> bool:
-    """Multiplies the learning rates, where the updates use them, by a new local variable; the operations keep their ids.
+    """Multiplies the learning rates, where the updates use them, by a new local variable.
 
     Returns:
         Whether all optimizers obey it; if not, nothing is changed.
@@ -111,10 +111,10 @@ def _inputs(op: tf.Operation) -> list[str]:
     return [each.name for each in op.inputs]
 
 
-def _kinds(base: type) -> list[type]:
+def _kinds(base: Any) -> list[Any]:
     """Returns the classes from this one down that have an apply_gradients of their own."""
-    below = dict.fromkeys(each for kind in base.__subclasses__() for each in _kinds(kind))
-    return [*([base] if "apply_gradients" in vars(base) else []), *below]
+    below = [each for kind in base.__subclasses__() for each in _kinds(kind)]
+    return list(dict.fromkeys([*([base] if "apply_gradients" in vars(base) else []), *below]))
 
 
 def _count(graph: tf.Graph) -> int:

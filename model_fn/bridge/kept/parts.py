@@ -211,6 +211,7 @@ def saved(graph):
 
 
 def set_factor(graph, factor):
+    """Multiplies the learning rate of a graph's next steps."""
     for each in graph.variables:
         if name_of(each) == FACTOR:
             each.assign(factor)
@@ -223,4 +224,5 @@ def mean(copies):
 
 
 def name_of(variable):
+    """Returns a variable's name in the graph."""
     return variable.name.partition(":")[0]

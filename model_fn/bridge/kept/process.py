@@ -2,8 +2,8 @@
 
     python process.py REQUEST ANSWER RESULT
 
-REQUEST is a pickle of the written folder, batches of training and batches of evaluation. ANSWER becomes a pickle of what
-it came to; RESULT is created last.
+REQUEST is a pickle of the written folder, and of batches of training and evaluation. ANSWER becomes a pickle of what
+these came to; RESULT is created last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seeds of random operations that a model_fn left unseeded: fixed while two graphs are compared, and taken away again."""
+"""Seeds for the random operations that a model_fn leaves unseeded: fixed for the proof, and then taken away."""
 
 from __future__ import annotations
 

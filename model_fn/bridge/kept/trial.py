@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import os
 import pickle
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -49,7 +48,7 @@ class Trial:
         with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
             with open(os.path.join(scratch, _REQUEST), "wb") as file:
                 pickle.dump((os.path.abspath(folder), self.types, self.batches, self.eval_batches), file)
-            fresh.start(scratch, [sys.executable, process.__file__], [_REQUEST, _ANSWER])
+            fresh.start(scratch, fresh.alone(process.__file__), [_REQUEST, _ANSWER])
             with open(os.path.join(scratch, _ANSWER), "rb") as file:
                 found = pickle.load(file)
             predictions, metrics = self._predictions(scratch), self._metrics(scratch)
@@ -70,8 +69,8 @@ class Trial:
         most = dict.fromkeys(moved[STEP], MOST_OF_STEPS)
         if max(moved[STEP].values()) > MOST_OF_STEPS:
             # In some networks each step doubles what rounding changes, and some differ from themselves.
-            _, *again = self._trained(is_rounded=True)
-            rounded = _moved(before, losses, after, *again)
+            _, again, rounded_after = self._trained(is_rounded=True)
+            rounded = _moved(before, losses, after, again, rounded_after)
             most = {name: MOST_OF_STEPS + TIMES_ROUNDED * each for name, each in rounded.items()}
         rounding = [name for name, each in most.items() if each > LOOSE]
         compared = {part: {name: each[name] for name in each if name not in rounding} for part, each in moved.items()}

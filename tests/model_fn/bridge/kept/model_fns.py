@@ -126,13 +126,10 @@ def averaged(features: Any, labels: Any, mode: str) -> Any:
 
 
 def of_text(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """A vocabulary's table, embeddings of sparse and ragged words, a partitioned one, and a Scaffold's local_init_op."""
-    table = tf.lookup.StaticVocabularyTable(
-        tf.lookup.TextFileInitializer(
-            params["vocabulary"], tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
-        ),
-        2,
-    )  # fmt: skip
+    """A vocabulary's table, embeddings of sparse and ragged words, one of them in parts, and a local_init_op."""
+    line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+    initializer = tf.lookup.TextFileInitializer(params["vocabulary"], tf.string, line, tf.int64, number)
+    table = tf.lookup.StaticVocabularyTable(initializer, 2)
     rows = _V1.get_variable("rows", [5, 4], partitioner=_V1.fixed_size_partitioner(2))
     tags = _V1.nn.embedding_lookup_sparse(rows, table.lookup(features["tags"]), None, combiner="mean")
     words = table.lookup(features["my words"].to_sparse())
