@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import os
@@ -94,22 +95,26 @@ def train(
         folder: For the checkpoints.
     """
     losses: list[float] = []
-    with graph.as_default(), opened(spec, checkpoint) as session:
+    with graph.as_default():
+        session = opened(spec, checkpoint)
+    with contextlib.closing(session):
         # The first shows which random operations a step has.
         for name, counts in ((_TRIED, (1,)), (_ROUNDED, (1, STEPS)), (_AFTER, (1, STEPS))):
-            # A session for each would optimise its graph again.
-            spec.scaffold.saver.restore(session, checkpoint)
-            session.run(spec.scaffold.local_init_op)
-            for each in tf.compat.v1.trainable_variables() if name == _ROUNDED else ():
-                value = session.run(each)
-                each.load(np.nextafter(value, value + 1), session)
+            with graph.as_default():
+                # A session for each would optimise its graph again.
+                spec.scaffold.saver.restore(session, checkpoint)
+                session.run(spec.scaffold.local_init_op)
+                for each in tf.compat.v1.trainable_variables() if name == _ROUNDED else ():
+                    value = session.run(each)
+                    each.load(np.nextafter(value, value + 1), session)
             losses.clear()
             given = enumerate(feeds())
             for count in counts:
                 for draws.step, feed in itertools.islice(given, count - len(losses)):
                     losses.append(float(session.run((spec.loss, spec.train_op), feed)[0]))
-                path = os.path.join(folder, f"{name}{len(losses)}")
-                spec.scaffold.saver.save(session, path, write_meta_graph=False, write_state=False)
+                with graph.as_default():
+                    path = os.path.join(folder, f"{name}{len(losses)}")
+                    spec.scaffold.saver.save(session, path, write_meta_graph=False, write_state=False)
             draws.keep_used()
     return Trained(folder, losses, len(draws.made))
 

@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -40,6 +40,28 @@ class Tensor:
     kind: str
     weight: str = ""
     slot: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """A tensor and its place.
+
+    Args:
+        place: In what is written; empty if it has none.
+        rule: The rule that found it.
+        factor: Multiplies its value.
+    """
+
+    tensor: Tensor
+    place: str
+    rule: str
+    factor: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns its entry in mapping.json."""
+        tensor = self.tensor
+        found = {"tensor": tensor.name, "kind": tensor.kind, "shape": list(tensor.shape)}
+        return {**found, "place": self.place, "rule": self.rule}
 
 
 class Reader:

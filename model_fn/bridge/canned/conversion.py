@@ -14,9 +14,8 @@ from tfx_estimator.model_fn.bridge.arrays import write_arrays
 from tfx_estimator.model_fn.bridge.canned import keras3, optimizers, reading, session, trial, weights, writing
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.canned.session import InputFn
-from tfx_estimator.model_fn.bridge.canned.weights import Placed
 from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
-from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Reader, read
+from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read
 from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, PROOF, WEIGHTS, drafted
 from tfx_estimator.pipeline.base.files import write_json
 

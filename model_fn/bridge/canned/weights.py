@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from tfx_estimator.model_fn.bridge.canned.optimizers import Optimizer, slot_of
-from tfx_estimator.model_fn.bridge.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Reader, Tensor
+from tfx_estimator.model_fn.bridge.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Placed, Reader, Tensor
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _OF_COLUMN, _OF_WEIGHT = "name of the column or layer", "slot of the weight"
@@ -18,28 +17,6 @@ _BY_RATE = "slot of the weight, times -learning_rate"
 _SET, _COUNTED = "set in network.py", "follows from the step"
 # Slot names, with the prefixes of partitioned variables and of Keras models in a graph.
 _OF_PART = re.compile(r"(?:t_0/|part_0/)?([^/]+)")
-
-
-@dataclasses.dataclass(frozen=True)
-class Placed:
-    """A tensor of the checkpoint.
-
-    Args:
-        place: In weights.npz and the Keras model; empty if it has none.
-        rule: The rule that found it.
-        factor: Multiplies its value.
-    """
-
-    tensor: Tensor
-    place: str
-    rule: str
-    factor: float = 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns its entry in mapping.json."""
-        tensor = self.tensor
-        found = {"tensor": tensor.name, "kind": tensor.kind, "shape": list(tensor.shape)}
-        return {**found, "place": self.place, "rule": self.rule}
 
 
 def hyperparameters(reader: Reader, optimizers: Mapping[str, Optimizer]) -> dict[str, dict[str, np.ndarray]]:

@@ -42,7 +42,7 @@ def converted(trained: Half, output: Path) -> Any:
     """Converts to Keras 3, and returns the proof."""
     from tfx_estimator.pipeline.convert.conversion import KERAS3, convert
 
-    return convert(trained.source(), str(output), KERAS3).proof
+    return convert(trained.source(), str(output), KERAS3)
 
 
 def to_the_end(keras3: Keras3, trained: Half, output: Path, *ways: str) -> list[float]:

@@ -272,8 +272,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
 )
 def test_the_logits_and_the_next_step_equal_the_estimators(case: Any, name: str) -> None:
     trained = case(name)
-    converted = trained.convert(trained.trained, str(trained.output))
-    proof = converted
+    proof = trained.convert(trained.trained, str(trained.output))
     assert proof.examples == 48
     assert proof.logits["estimator"] <= 2e-6
     assert proof.classes == 0
