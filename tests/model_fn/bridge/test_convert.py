@@ -65,10 +65,6 @@ def narrow():
     return estimator(), lambda: input_fn().map(lambda x, y: ({"x": x["x"][:, :3]}, y)), eval_fn
 
 
-def own():
-    return tf.estimator.Estimator(lambda features, labels, mode: None, "model_dir"), input_fn, eval_fn
-
-
 def alone():
     return estimator()
 
@@ -175,7 +171,6 @@ def cut(folder: Path) -> str:
     [
         ("wider", None, UserCodeError, r"dnn/hiddenlayer_0/kernel of shape \[4, 4\] is \[4, 5\] there"),
         ("deeper", None, UserCodeError, "dnn/hiddenlayer_1/kernel is not in it"),
-        ("own", None, UserCodeError, "not a canned one"),
         ("alone", None, UserCodeError, "the function returns DNNClassifierV2"),
         ("made", cut, UserCodeError, "cannot be read"),
         ("made", lambda folder: str(folder), DeclarationError, "there is no checkpoint"),

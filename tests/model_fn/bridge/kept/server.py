@@ -26,6 +26,7 @@ for line in sys.stdin:
             path, *sys.argv[1:] = json.loads(line)
             sys.argv[0] = path
             sys.path[0] = os.path.dirname(path)
+            os.chdir(sys.path[0])
             runpy.run_path(path, run_name="__main__")
             code = 0
         except BaseException:
