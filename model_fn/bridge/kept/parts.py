@@ -55,6 +55,7 @@ class Training(tf.keras.Model):
         replicas = strategy.num_replicas_in_sync
         if replicas > 1 and UNCUT:
             raise ValueError(f"this training has one replica, and the strategy {replicas}: {UNCUT}")
+        self.one_step = self.replica_step if replicas > 1 else self.single_step
         self.copies = []
         for device in strategy.extended.worker_devices if replicas > 1 else [None]:
             with tf.device(device):
@@ -127,8 +128,7 @@ class Training(tf.keras.Model):
         factor = tf.convert_to_tensor(self.optimizer.learning_rate)
         if not SCALABLE:
             tf.debugging.assert_equal(factor, 1.0, "the model_fn's learning rate cannot be multiplied by a factor")
-        step = self.replica_step if len(self.copies) > 1 else self.single_step
-        self.mean_loss.update_state(step(features, labels, factor))
+        self.mean_loss.update_state(self.one_step(features, labels, factor))
         return {"loss": self.mean_loss.result()}
 
     def single_step(self, features, labels, factor):
@@ -202,7 +202,11 @@ def call(signature, features, labels=None):
     takes = signature.structured_input_signature[1]
     if missing := sorted(takes.keys() - given.keys()):
         raise ValueError(f"the batch has no {', '.join(missing)}; it has {', '.join(sorted(given))}")
-    return signature(**{name: given[name] for name in takes})
+    tensors = {name: tf.convert_to_tensor(given[name]) for name in takes}
+    for name, each in tensors.items():
+        if not takes[name].is_compatible_with(each):
+            raise ValueError(f"{name} of the batch is {each.dtype.name} {each.shape}, and not {takes[name]}")
+    return signature(**tensors)
 
 
 def saved(graph):

@@ -113,6 +113,14 @@ def test_replicas_train_as_one(kept: Any, processes: Any, tmp_path: Path, legacy
     np.testing.assert_allclose(*found["metrics"], rtol=1e-5)
 
 
+def test_workers_train_as_one(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("plain")
+    found = json.loads(processes("0").run(USES, "workers", folder, str(tmp_path)))["variables"]
+    one = json.loads(processes("0").run(USES, "once", folder, str(tmp_path)))["variables"]
+    for name, each in one.items():
+        np.testing.assert_allclose(found[name], each, atol=1e-5, err_msg=name)
+
+
 def test_replicas_of_a_step_that_cannot_be_cut_are_refused(kept: Any, processes: Any, tmp_path: Path) -> None:
     _, folder, _ = kept("accumulated")
     found = json.loads(processes("0").run(USES, "replicas", folder, str(tmp_path)))

@@ -13,7 +13,7 @@ from tests.docs.pages import PAGES
 
 pytestmark = pytest.mark.e2e
 PAGE = next(each for each in PAGES if each.name == "docs/estimator.md")
-TRAIN = '''
+TRAIN = """
 import tensorflow as tf
 
 
@@ -33,19 +33,19 @@ def input_fn():
 
 def made():
     return tf.estimator.Estimator(model_fn, "model_dir"), input_fn, input_fn
-'''
-DEVICES = '''
+"""
+DEVICES = """
 import tensorflow as tf
 from converted import network
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-'''
-FIT = '''
+"""
+FIT = """
 data = tf.data.Dataset.from_tensor_slices(({"x": [[0.1], [0.7], [0.4], [0.9]]}, [0, 1, 0, 1])).batch(4)
 model.fit(data.repeat(10), verbose=0)
 print(int(model.get_weights()[0]))
-'''
+"""
 
 
 def test_the_page_leaves_an_estimator(

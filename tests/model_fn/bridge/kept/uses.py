@@ -8,6 +8,8 @@ Prints a result as JSON.
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -109,9 +111,41 @@ def replicas(network: Any, scratch: str) -> dict[str, Any]:
     }
 
 
-def unscaled(network: Any, scratch: str) -> str:
-    """Multiplies a rate that nothing can multiply."""
+def once(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains on one device."""
     model = network.Training()
+    model.fit(_data(), verbose=0)
+    return {"variables": _variables(network, model)}
+
+
+def workers(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains by two workers with a loop, each on its half of the batches."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    addresses = [f"localhost:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    index = int(not (child := os.fork()))
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model = network.Training()
+    data = _data(64).unbatch().batch(4).shard(2, index)
+    step = tf.function(lambda batch: strategy.run(model.train_step, args=(batch,)))
+    for batch in data:
+        step(batch)
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return {"variables": _variables(network, model)}
+
+
+def unscaled(network: Any, scratch: str) -> str:
+    """Trains on other shapes, and multiplies a rate that nothing can multiply."""
+    model = network.Training()
+    try:
+        model.fit(_data().map(lambda x, y: ({"x": x["x"][:, :4]}, y)), verbose=0)
+    except ValueError as error:
+        assert "features_x of the batch is float32 (None, 4), and not TensorSpec(shape=(None, 5)" in str(error)
     model.fit(_data(), verbose=0)
     model.optimizer.learning_rate = 0.5
     try:
