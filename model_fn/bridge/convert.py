@@ -88,7 +88,7 @@ def require_keras_3(to: Optional[str]) -> None:
     if to == KERAS3 and not has_keras_3():
         raise DeclarationError(
             f"--to {KERAS3}: there is no Keras 3 here",
-            expected="TensorFlow from 2.16 on, of which it is a part",
+            expected="TensorFlow from 2.16 on, which brings it, and converts what earlier ones trained",
             todo="run this command there, on this folder; or convert to keras2",
         )
 
