@@ -41,7 +41,7 @@ def convert(
         The proof, as in proof.json; `holds` is True, and `lines()` are what `tfx-estimator convert` prints.
 
     Raises:
-        DeclarationError: The output exists, there is no checkpoint, or no Keras 3.
+        DeclarationError: The output exists, there is no checkpoint, or no Keras 3; or `to` is none of these.
         UserCodeError: It is no Estimator, a part of it cannot be converted, or the checkpoint is not its own.
         NotEqualError: The two differ; nothing is written.
     """
@@ -56,6 +56,8 @@ def convert(
         )
     if os.path.lexists(output):
         raise DeclarationError(f"{one_line(output)} exists", expected="a folder to make", todo="choose another name")
+    if to not in (None, *WAYS):
+        raise DeclarationError(f"to: {to!r}", expected=f"one of {', '.join(WAYS)}", todo="choose one, or leave it out")
     require_keras_3(to)
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
     from tfx_estimator.model_fn.bridge.canned.refusal import refused
