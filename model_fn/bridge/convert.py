@@ -42,7 +42,7 @@ def convert(
         The proof, as in proof.json; `holds` is True, and `lines()` are what `tfx-estimator convert` prints.
 
     Raises:
-        DeclarationError: The output exists, there is no checkpoint, or no Keras 3.
+        DeclarationError: The output exists, there is no checkpoint, or no Keras 3; or `to` is none of these.
         UserCodeError: It is no Estimator, a part of it cannot be converted, or the checkpoint is not its own.
         NotEqualError: The two differ; nothing is written.
     """
@@ -57,6 +57,8 @@ def convert(
         )
     if os.path.lexists(output):
         raise DeclarationError(f"{one_line(output)} exists", expected="a folder to make", todo="choose another name")
+    if to not in (None, *WAYS):
+        raise DeclarationError(f"to: {to!r}", expected=f"one of {', '.join(WAYS)}", todo="choose one, or leave it out")
     require_keras_3(to)
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
     from tfx_estimator.model_fn.bridge.canned.refusal import refused
@@ -93,7 +95,7 @@ def require_keras_3(to: Optional[str]) -> None:
     if to == KERAS3 and not has_keras_3():
         raise DeclarationError(
             f"--to {KERAS3}: there is no Keras 3 here",
-            expected="TensorFlow from 2.16 on, of which it is a part",
+            expected="TensorFlow from 2.16 on, which brings it, and converts what earlier ones trained",
             todo="run this command there, on this folder; or convert to keras2",
         )
 
