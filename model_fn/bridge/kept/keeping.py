@@ -134,22 +134,17 @@ class Kept(Proof):
         ]
 
 
-def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output: str, checkpoint: str = "") -> Kept:
+def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output: str, checkpoint: str) -> Kept:
     """Writes the training's graphs, the source of a model over them, and the proof that it goes on as the Estimator.
 
     Args:
         output: The folder to create; it appears only when complete and proved.
-        checkpoint: Without its `.index`; empty is the last.
+        checkpoint: Without its `.index`.
 
     Raises:
         UserCodeError: The model_fn cannot be kept, or the checkpoint is not its own.
         NotEqualError: The two differ.
     """
-    checkpoint = checkpoint or estimator.latest_checkpoint() or ""
-    if not checkpoint:
-        raise UserCodeError(
-            f"{estimator.model_dir} has no checkpoint", expected="the model_dir of a training", todo="train first"
-        )
     types, batches = inputs.read(estimator, train_input_fn, TRAIN, STEPS)
     eval_types, eval_batches = inputs.read(estimator, eval_input_fn, EVAL, STEPS)
     train, evaluation = call(estimator, types, TRAIN), call(estimator, eval_types, EVAL)

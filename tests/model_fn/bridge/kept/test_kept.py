@@ -54,7 +54,7 @@ def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], t
             input_fn = model_fns.text_input if name == "of_text" else model_fns.dense_input()
             estimator.train(input_fn, steps=3)
             output = str(folder / "kept")
-            made[name] = estimator, output, keep(estimator, input_fn, input_fn, output)
+            made[name] = estimator, output, keep(estimator, input_fn, input_fn, output, estimator.latest_checkpoint())
             vocabulary.rename(folder / "moved")
         return made[name]
 
@@ -159,7 +159,6 @@ REFUSED = {
     "by_references": ({"use_resource": False}, None, "weight of the model_fn is a reference variable"),
     "plain": ({}, "other", "does not match the Estimator's code"),
     "averaged": ({}, "cut", "is not of this model_fn, or damaged"),
-    "normalised": ({}, "none", "has no checkpoint"),
 }
 
 
@@ -172,11 +171,10 @@ def test_what_cannot_be_kept_is_refused_in_a_sentence(tf: Any, tmp_path: Path, n
     params, damage, sentence = REFUSED[name]
     input_fn = model_fns.dense_input()
     estimator = _estimator(tf, name, tmp_path / "model", **params)
-    if damage != "none":
-        (_estimator(tf, "unscalable", tmp_path / "model") if damage == "other" else estimator).train(input_fn, steps=1)
+    (_estimator(tf, "unscalable", tmp_path / "model") if damage == "other" else estimator).train(input_fn, steps=1)
     if damage == "cut":
         _cut_off(tmp_path / "model")
     with pytest.raises(UserCodeError, match=sentence) as raised:
-        keep(estimator, input_fn, input_fn, str(tmp_path / "kept"))
+        keep(estimator, input_fn, input_fn, str(tmp_path / "kept"), estimator.latest_checkpoint())
     assert damage == "other" or "\n" not in raised.value.what
     assert [each.name for each in tmp_path.iterdir() if each.name != "model"] == []
