@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge import fresh
 from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS, difference, part
-from tfx_estimator.model_fn.bridge.kept import inputs, process
+from tfx_estimator.model_fn.bridge.kept import inputs, process, seeds
 from tfx_estimator.model_fn.bridge.kept.graphs import TRAIN, call, opened
 from tfx_estimator.model_fn.bridge.proof import Proof
 from tfx_estimator.model_fn.bridge.steps import LOOSE, TIMES_ROUNDED
@@ -51,7 +51,10 @@ class Trial:
             fresh.start(scratch, fresh.alone(process.__file__), [_REQUEST, _ANSWER])
             with open(os.path.join(scratch, _ANSWER), "rb") as file:
                 found = pickle.load(file)
-            predictions, metrics = self._predictions(scratch), self._metrics(scratch)
+            with seeds.fixed():
+                predictions = self._predictions(scratch)
+            with seeds.fixed():
+                metrics = self._metrics(scratch)
         worst = {"estimator": 0.0}
         differ = examples = 0
         for old, new in zip(predictions, found["predictions"], strict=True):

@@ -44,7 +44,7 @@ def _step() -> Any:
 
 
 def normalised(features: Any, labels: Any, mode: str) -> Any:
-    """BatchNorm with UPDATE_OPS, dropout, clipping, and a schedule."""
+    """BatchNorm with UPDATE_OPS, dropout, clipping, a schedule, and predictions that are drawn."""
     x = _V1.layers.dense(features["x"], 8, kernel_regularizer=tf.keras.regularizers.L2(0.01))
     x = tf.nn.relu(_V1.layers.batch_normalization(x, training=mode == _TRAIN))
     x = _V1.layers.dropout(x, 0.3, training=mode == _TRAIN)
@@ -57,7 +57,10 @@ def normalised(features: Any, labels: Any, mode: str) -> Any:
         with tf.control_dependencies(_V1.get_collection(_V1.GraphKeys.UPDATE_OPS)):
             return optimizer.apply_gradients(zip(gradients, variables), _step())
 
-    return _spec(_V1.layers.dense(x, 3), labels, mode, train)
+    spec = _spec(_V1.layers.dense(x, 3), labels, mode, train)
+    if mode == _PREDICT:
+        spec.predictions["sample"] = spec.predictions["logits"] + tf.random.normal([3])
+    return spec
 
 
 def plain(features: Any, labels: Any, mode: str) -> Any:

@@ -127,9 +127,11 @@ def test_replicas_of_a_step_that_cannot_be_cut_are_refused(kept: Any, processes:
     assert WHOLE["accumulated"] in found["refused"]
 
 
-def test_a_rate_that_only_python_knows_takes_no_factor(kept: Any, processes: Any, tmp_path: Path) -> None:
+def test_other_shapes_and_a_factor_of_a_rate_in_python_are_refused(kept: Any, processes: Any, tmp_path: Path) -> None:
     _, folder, _ = kept("unscalable")
-    assert "cannot be multiplied by a factor" in processes("0").run(USES, "unscaled", folder, str(tmp_path))
+    shapes, factor = json.loads(processes("0").run(USES, "refused", folder, str(tmp_path)))
+    assert "features_x of the batch is float32 (None, 4), and not TensorSpec(shape=(None, 5)" in shapes
+    assert "cannot be multiplied by a factor" in factor
 
 
 def test_a_metric_in_python_is_left_out(kept: Any) -> None:
