@@ -37,7 +37,7 @@ class Called:
         applied: Calls of an optimizer's apply_gradients.
         update: In evaluation, the operation that adds a batch to the metrics.
         metrics: In evaluation, the metrics with the loss and the step, by name.
-        left_out: Names of metrics that a new process cannot compute.
+        left_out: Metrics that a new process cannot compute.
     """
 
     graph: tf.Graph
@@ -136,9 +136,10 @@ def _call_eval(estimator: Any, features: Any, labels: Any, graph: tf.Graph, give
     def portable(*args: Any) -> Any:
         spec = estimator._call_model_fn(*args)
         metrics = spec.eval_metric_ops or {}
-        left_out.extend(name for name, each in metrics.items() if isinstance(each, tuple) and of_process(graph, each))
+        alien = [name for name, each in metrics.items() if isinstance(each, tuple) and of_process(graph, each)]
+        left_out.extend(f"the metric {name}" for name in alien)
         specs.append(spec)
-        return spec._replace(eval_metric_ops={name: each for name, each in metrics.items() if name not in left_out})
+        return spec._replace(eval_metric_ops={name: each for name, each in metrics.items() if name not in alien})
 
     copied = copy.copy(estimator)
     copied._call_model_fn = portable

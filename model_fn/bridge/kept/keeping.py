@@ -13,6 +13,7 @@ from tfx_estimator.model_fn.bridge.kept.cut import Cut, cut
 from tfx_estimator.model_fn.bridge.kept.graphs import EVAL, PREDICT, TRAIN, Called, call, opened, places
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.model_fn.bridge.kept.optimizers import scale
+from tfx_estimator.model_fn.bridge.kept.reach import of_process
 from tfx_estimator.model_fn.bridge.kept.trial import Trial
 from tfx_estimator.model_fn.bridge.kept.writing import Source
 from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
@@ -189,8 +190,11 @@ def _of_evaluation(called: Called) -> dict[str, Any]:
 
 
 def _predictions(called: Called) -> dict[str, tf.Tensor]:
-    found = called.spec.predictions
-    return found if isinstance(found, dict) else {"": found}
+    given = called.spec.predictions
+    given = given if isinstance(given, dict) else {"": given}
+    found = {name: each for name, each in given.items() if not of_process(called.graph, [each])}
+    called.left_out.extend(f"the prediction {name}" for name in given.keys() - found.keys())
+    return found
 
 
 def _left_out(*called: Called) -> list[str]:
@@ -198,7 +202,7 @@ def _left_out(*called: Called) -> list[str]:
     hooks = [hook for each in called for name in names for hook in getattr(each.spec, name) or ()]
     return [
         *(f"the hook {type(each).__name__}" for each in hooks),
-        *(f"the metric {each}" for each in called[1].left_out),
+        *(name for each in called for name in each.left_out),
     ]
 
 

@@ -182,7 +182,9 @@ class Training(tf.keras.Model):
 
     def call(self, inputs):
         """Returns the predictions of the model_fn for a batch."""
-        return self.predict_step(inputs)
+        if tf.executing_eagerly():
+            self.current("serve")
+        return self.predict_step((inputs,))
 
     def current(self, mode):
         """Returns the graph of evaluation or serving, with the values that the training's checkpoint would give it."""
@@ -223,8 +225,8 @@ def set_factor(graph, factor):
 
 def mean(copies):
     """Returns a variable's value; of copies that see other examples, such as a normalisation's averages, the mean."""
-    values = [each.numpy() for each in copies]
-    return sum(values) / len(values) if len(values) > 1 and name_of(copies[0]) in PER_REPLICA else values[0]
+    values, first = [each.numpy() for each in copies], copies[0]
+    return sum(values) / len(values) if first.dtype.is_floating and name_of(first) in PER_REPLICA else values[0]
 
 
 def name_of(variable):

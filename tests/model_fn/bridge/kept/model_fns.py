@@ -84,9 +84,11 @@ def in_python(features: Any, labels: Any, mode: str, params: Any) -> Any:
     if params["where"] == "loss":
         logits = seen
     spec = _spec(logits, labels, mode, lambda loss: _V1.train.GradientDescentOptimizer(0.1).minimize(loss, _step()))
-    if mode != _EVAL:
-        return spec
-    return spec._replace(eval_metric_ops={**spec.eval_metric_ops, "in_python": _V1.metrics.mean(seen)})
+    if mode == _PREDICT:
+        spec.predictions["seen"] = seen
+    elif mode == _EVAL:
+        spec.eval_metric_ops["in_python"] = _V1.metrics.mean(seen)
+    return spec
 
 
 def by_references(features: Any, labels: Any, mode: str, params: Any) -> Any:

@@ -134,9 +134,9 @@ def test_other_shapes_and_a_factor_of_a_rate_in_python_are_refused(kept: Any, pr
     assert "cannot be multiplied by a factor" in factor
 
 
-def test_a_metric_in_python_is_left_out(kept: Any) -> None:
+def test_metrics_and_predictions_in_python_are_left_out(kept: Any) -> None:
     _, _, result = kept("in_python", where="metric")
-    assert result.left_out == ["the metric in_python"]
+    assert result.left_out == ["the metric in_python", "the prediction seen"]
     assert result.holds
 
 
