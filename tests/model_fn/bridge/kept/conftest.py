@@ -15,7 +15,7 @@ import pytest
 from tests.forked_tasks import SERVERS
 from tfx_estimator.pipeline.base.stack import stacks
 
-KERAS = ["0", "1"] if stacks.has_keras_3() else ["0"]
+KERAS = ["0", *([pytest.param("1", marks=pytest.mark.long)] if stacks.has_keras_3() else [])]
 
 
 class Process:

@@ -26,6 +26,8 @@ WHOLE = {
 }
 
 
+# Kinds that run only with the long tests.
+MORE = ("adversarial", "by_keras")
 USES = str(Path(__file__).with_name("uses.py"))
 
 
@@ -61,7 +63,9 @@ def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], t
     return get
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.long) if each in MORE else each for each in WHOLE]
+)
 def test_it_goes_on_to_the_bit(kept: Any, name: str) -> None:
     _, folder, result = kept(name)
     proof = json.loads(Path(folder, "proof.json").read_text())
