@@ -143,7 +143,7 @@ def _call_eval(estimator: Any, features: Any, labels: Any, graph: tf.Graph, give
 
     copied = copy.copy(estimator)
     copied._call_model_fn = portable
-    *_, update, metrics = copied._call_model_fn_eval(lambda: (features, labels), estimator.config)
+    *_, update, metrics = copied._call_model_fn_eval(lambda params=None: (features, labels), estimator.config)
     metrics = {**metrics, _V1.GraphKeys.GLOBAL_STEP: _V1.train.get_global_step()}
     return Called(graph, EVAL, given, specs[0], [], update, metrics, left_out)
 

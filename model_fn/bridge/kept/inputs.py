@@ -65,6 +65,13 @@ def _tensor(value: Any) -> Any:
     return value if isinstance(value, tf.RaggedTensor) else tf.compat.v1.convert_to_tensor_or_sparse_tensor(value)
 
 
+def by_text(predictions: Any) -> Any:
+    """Returns predictions by a text; those of a MultiHead have tuples as names."""
+    if not isinstance(predictions, dict):
+        return predictions
+    return {name if isinstance(name, str) else "/".join(map(str, name)): each for name, each in predictions.items()}
+
+
 def _placeholder(of: Any, is_any_size: bool) -> Any:
     shape = of.shape
     if is_any_size and shape.rank:

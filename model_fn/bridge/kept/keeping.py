@@ -190,7 +190,7 @@ def _of_evaluation(called: Called) -> dict[str, Any]:
 
 
 def _predictions(called: Called) -> dict[str, tf.Tensor]:
-    given = called.spec.predictions
+    given = inputs.by_text(called.spec.predictions)
     given = given if isinstance(given, dict) else {"": given}
     found = {name: each for name, each in given.items() if not of_process(called.graph, [each])}
     called.left_out.extend(f"the prediction {name}" for name in given.keys() - found.keys())

@@ -58,7 +58,7 @@ class Trial:
         worst = {"estimator": 0.0}
         differ = examples = 0
         for old, new in zip(predictions, found["predictions"], strict=True):
-            old = {name: old[name] for name in new} if isinstance(new, dict) else old
+            old = {name: inputs.by_text(old)[name] for name in new} if isinstance(new, dict) else old
             for one, other in zip(tf.nest.flatten(old), tf.nest.flatten(new), strict=True):
                 if np.issubdtype(one.dtype, np.floating):
                     worst["estimator"] = max(worst["estimator"], difference(one, other))
