@@ -116,8 +116,11 @@ def _call(estimator: Any, types: Any, mode: str, is_any_size: bool = False) -> C
         if mode == EVAL:
             called = _call_eval(estimator, features, labels, graph, given)
         else:
-            labels = None if mode == PREDICT else labels
-            spec = estimator.model_fn(features, labels, mode, estimator.config)
+            batch = [features, None if mode == PREDICT else labels]
+            if mode == TRAIN:
+                # A TPUEstimator takes what no input_fn precedes for an export, and gives it no batch size.
+                *batch, _ = estimator._get_features_and_labels_from_input_fn(lambda params=None: tuple(batch), mode)
+            spec = estimator.model_fn(*batch, mode, estimator.config)
             called = Called(graph, mode, given, spec, applied)
         for each in _V1.global_variables():
             if not _is_resource(each):

@@ -200,10 +200,8 @@ def _predictions(called: Called) -> dict[str, tf.Tensor]:
 def _left_out(*called: Called) -> list[str]:
     names = ("training_hooks", "training_chief_hooks", "evaluation_hooks", "prediction_hooks")
     hooks = [hook for each in called for name in names for hook in getattr(each.spec, name) or ()]
-    return [
-        *(f"the hook {type(each).__name__}" for each in hooks),
-        *(name for each in called for name in each.left_out),
-    ]
+    named = [f"the hook {type(each).__name__}" for each in hooks]
+    return list(dict.fromkeys([*named, *(name for each in called for name in each.left_out)]))
 
 
 def _is_summed(graph: tf.Graph) -> bool:
