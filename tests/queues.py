@@ -35,14 +35,15 @@ QUEUES = {
     ),
     "pipelines": ("tests/e2e/", "tests/store/", "tests/pipeline/commands/test_bench.py"),
     "equalities": ("tests/equivalence/", "tests/faults/", "tests/model_fn/"),
-    "conversions": ("tests/pipeline/convert/",),
+    "conversions": ("tests/pipeline/convert/", "tests/model_fn/bridge/"),
 }
 
 
 def queue(nodeid: str) -> str:
     """Returns a test's queue: one of the above, or its file."""
     file = nodeid.partition("::")[0]
-    return next((name for name, places in QUEUES.items() if file.startswith(places)), file)
+    places = {place: name for name, of_one in QUEUES.items() for place in of_one if file.startswith(place)}
+    return places[max(places, key=len)] if places else file
 
 
 def by_queue(items: list[pytest.Item]) -> list[pytest.Item]:

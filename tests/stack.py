@@ -16,7 +16,7 @@ OTHER_PYTHON = "TFX_ESTIMATOR_OTHER_PYTHON"
 needs_estimator_template = pytest.mark.skipif(
     not HERE.has_estimator, reason=f"TFX {HERE.tfx} has no template of an Estimator"
 )
-needs_keras_3 = pytest.mark.skipif(not HERE.has_keras_3, reason=f"TFX {HERE.tfx} has no Keras 3")
+needs_keras_3 = pytest.mark.skipif(not stacks.has_keras_3(), reason=f"TFX {HERE.tfx} has no Keras 3")
 
 
 def pins(stack: stacks.Stack, kind: str = "") -> list[str]:

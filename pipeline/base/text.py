@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 _SECONDS_A_MINUTE = 60
 _TAB = " " * 4
+# TensorFlow's text of a failed operation: the stack that created it, including TensorFlow's own lines, once or twice.
+_MADE = re.compile(
+    r"(?:Graph execution error:\s*)?Detected at node .+ defined at \(most recent call last\):\n"
+    r"(?:(?: .*|<.*>)?\n)*(?:Node: .+\n)?"
+)
+_MADE_AGAIN = "\n\nOriginal stack trace for "
 
 
 def printable(text: str) -> str:
@@ -18,8 +26,14 @@ def one_line(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's message; its type's name if the message is empty."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """Returns the first line of an error's message, without stacks; its type's name if the message is empty."""
+    return (without_stacks(str(error)).strip().splitlines() or [type(error).__name__])[0]
+
+
+def without_stacks(text: str) -> str:
+    """Removes the stacks from TensorFlow's text of a failed operation: `user_lines` has the user's lines."""
+    shown = _MADE.sub("", text.partition(_MADE_AGAIN)[0])
+    return text if shown == text else shown.strip() or text
 
 
 def duration(seconds: float) -> str:

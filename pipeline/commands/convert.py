@@ -5,23 +5,24 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib
 import os
 import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
+from tfx_estimator.model_fn.bridge.convert import KEPT, KERAS2, WAYS, require_keras_3
 from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
-    from tfx_estimator.pipeline.convert.canned import conversion as canned_conversion
-    from tfx_estimator.pipeline.convert.canned import training
-    from tfx_estimator.pipeline.convert.conversion import Converted
     from tfx_estimator.pipeline.convert.source import Source
+    from tfx_estimator.pipeline.convert.trainer_fn import Training
 
 _RUN_AGAIN = "restore them; or run the pipeline again"
 HELP = "convert an Estimator's training to a Keras model and training that continues it; prove that they are equal"
 EPILOG = """\
+  tfx-estimator convert model_dir --estimator train:made --output converted
   tfx-estimator convert runs/digits --output converted
   tfx-estimator run converted/new.yaml
 """
@@ -32,15 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="a pipeline's folder (its last run), or a run's log folder; with --declaration, a checkpoint from outside "
-        "a run, or a folder of checkpoints; with --keep-graph, a SavedModel",
+        help="a pipeline's folder (its last run), or a run's log folder; with --estimator or --declaration, a "
+        "checkpoint from outside a run, or a folder of checkpoints: a model_dir; with --keep-graph, a SavedModel",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
         "--to",
-        choices=("keras2", "keras3"),
-        default="keras2",
-        help="Keras 2, which this project can train further, or Keras 3, as standalone source code (default: keras2)",
+        choices=WAYS,
+        help="Keras 2, which this project can train further, or Keras 3, as standalone source code; or kept, with "
+        "--estimator: the graph of its training, as a model of either Keras (default: keras2; with --estimator, kept "
+        "for a model_fn, and for a canned Estimator keras3 where it is installed)",
+    )
+    parser.add_argument(
+        "--estimator",
+        metavar="MODULE:FUNCTION",
+        help="the function of your code that returns the Estimator, the input_fn of its training and that of its "
+        "evaluation; needs no pipeline, no declaration and no TFX",
     )
     parser.add_argument(
         "--declaration",
@@ -84,8 +92,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Converts, and prints the comparison."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.config.warm_start import WarmStart
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
@@ -94,7 +100,19 @@ def run(args: argparse.Namespace) -> int:
     if args.keep_graph:
         return _keep_graph(args)
     _refuse_others(args, "it is for --keep-graph", "answer")
-    _refuse_keras3(args.to)
+    if args.estimator:
+        return _convert_code(args)
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+    if args.to == KEPT:
+        raise DeclarationError(
+            f"--to {KEPT}: {one_line(args.source)} names no code that trains",
+            expected="a model_dir, and the code of its Estimator",
+            todo="name that by --estimator",
+        )
+    require_keras_3(args.to)
+    args.to = args.to or KERAS2
     output, loaded = _new_folder(args.output), load(args.declaration) if args.declaration else None
     if loaded is not None:
         loaded.make_importable()
@@ -110,9 +128,9 @@ def run(args: argparse.Namespace) -> int:
         )
     # Hides what TensorFlow prints.
     with quiet(os.devnull), _user_errors():
-        from tfx_estimator.pipeline.convert.canned import training
+        from tfx_estimator.pipeline.convert import trainer_fn
 
-        canned = training.find(args.source)
+        canned = trainer_fn.find(args.source)
     if canned is not None:
         why = f"{canned.name} trained a trainer_fn's Estimator, whose network is generated"
         _refuse_others(args, why, "checkpoint", "examples", "network", "map")
@@ -124,6 +142,31 @@ def run(args: argparse.Namespace) -> int:
     return _convert(args, source, loaded, output)
 
 
+def _convert_code(args: argparse.Namespace) -> int:
+    """Converts the Estimator that a function of the user's code returns, and prints the comparison."""
+    from tfx_estimator.pipeline.base.installed import uncollected
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.run.terminal import quiet
+    from tfx_estimator.pipeline.user_source import loader
+
+    _refuse_others(args, "--estimator names code", "checkpoint", "declaration", "examples", "network", "map")
+    output, source = _new_folder(args.output), os.path.abspath(os.path.expanduser(args.source))
+    loader.install([os.getcwd()])
+    say(f"converting the last checkpoint of {one_line(args.source)}, and training 20 steps of both")
+    whole = "a function without arguments, of a module that can be imported here, and batches as it trained on"
+    with quiet(os.devnull), _user_errors(whole, "name the code that made the Estimator when it trained"):
+        with uncollected():
+            from tfx_estimator.model_fn.bridge.convert import convert, parts
+            from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+
+            bring_back_estimator()
+        module, _, name = args.estimator.partition(":")
+        function = getattr(importlib.import_module(loader.import_name(module)), name)
+        proof = convert(*parts(function()), output, args.to, source)
+    say("\n".join([*proof.lines(), f"wrote         {one_line(args.output)}: see its network.py"]))
+    return 0
+
+
 def _convert_model_dir(args: argparse.Namespace, loaded: Optional[Loaded], output: str) -> int:
     """Makes the artifacts that a run would have, and converts a checkpoint."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
@@ -133,8 +176,9 @@ def _convert_model_dir(args: argparse.Namespace, loaded: Optional[Loaded], outpu
     if loaded is None:
         raise DeclarationError(
             f"{one_line(args.source)} is a checkpoint, which contains neither its network nor its data",
-            expected="--declaration FILE, with trainer.model and the data",
-            todo="write one, and pass it; or name a run of the same model, and the checkpoint by --checkpoint",
+            expected="--estimator MODULE:FUNCTION, which returns the Estimator and its input_fns; or "
+            "--declaration FILE, with trainer.model and the data",
+            todo="pass one; or name a run of the same model, and the checkpoint by --checkpoint",
         )
     _refuse_others(args, "SOURCE is one", "checkpoint")
     say(f"making the examples of {one_line(args.declaration)} by its pipeline up to Transform")
@@ -155,16 +199,16 @@ def _convert(args: argparse.Namespace, source: Source, loaded: Optional[Loaded],
 
     say(f"converting step {source.step} of {source.run.name}, and training 20 steps of both: about a minute")
     with quiet(os.devnull), _user_errors():
+        from tfx_estimator.model_fn.bridge.examples import files_of
         from tfx_estimator.pipeline.convert.conversion import convert
-        from tfx_estimator.pipeline.convert.examples import files_of
         from tfx_estimator.pipeline.convert.guide import read_map
         from tfx_estimator.pipeline.convert.replacement import Replacement
 
         source = dataclasses.replace(source, examples=files_of(args.examples) if args.examples else ())
         declared = loaded.declaration.trainer if loaded is not None else None
         replacement = Replacement(args.network, declared) if args.network else None
-        converted = convert(source, output, args.to, replacement, read_map(args.map) if args.map else None)
-    say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
+        proof = convert(source, output, args.to, replacement, read_map(args.map) if args.map else None)
+    say("\n".join([*proof.lines(), f"wrote         {one_line(args.output)}, at step {source.step}"]))
     if args.to == "keras3":
         return 0
     new = os.path.join(args.output, "new.yaml")
@@ -179,18 +223,17 @@ def _convert(args: argparse.Namespace, source: Source, loaded: Optional[Loaded],
     return 0
 
 
-def _convert_canned(found: training.Training, output: str, named: str, to: str) -> int:
+def _convert_canned(found: Training, output: str, named: str, to: str) -> int:
     """Converts a trainer_fn's Estimator, and prints the comparison."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.run.terminal import quiet
 
     say(f"converting step {found.step} of {found.name}, a trainer_fn's Estimator, and training 20 steps of both")
     with quiet(os.devnull), _user_errors():
-        from tfx_estimator.pipeline.convert.canned.training import convert
+        from tfx_estimator.pipeline.convert.trainer_fn import convert
 
-        converted = convert(found, output, to)
-    lines = [*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
-    written = converted.run_fn
+        proof, written = convert(found, output, to)
+    lines = [*proof.lines(), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
     module = one_line(os.path.join(named, f"{written.name}.py"))
     lines.append(f"continue by   the run_fn of {module}" if written.name else f"no run_fn     {written.why}")
     say("\n".join(lines))
@@ -209,7 +252,7 @@ def _keep_graph(args: argparse.Namespace) -> int:
     say(f"keeping the graph that {one_line(args.source)} exported, and training a step of it")
     whole = "a complete SavedModel, with TensorFlow's built-in operations only"
     with quiet(os.devnull), _user_errors(whole, "copy it again; or convert the network"):
-        from tfx_estimator.pipeline.convert.graph.conversion import keep
+        from tfx_estimator.pipeline.convert.exported_graph import keep
 
         kept = keep(args.source, output, args.examples or "", args.answer)
     say("\n".join([*kept.lines(), f"wrote         {one_line(args.output)}: see its network.py"]))
@@ -220,7 +263,7 @@ def _refuse_others(args: argparse.Namespace, why: str, *names: str) -> None:
     """Refuses options without effect on this conversion."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
 
-    plain = {"to": "keras2", "checkpoint": "", "answer": ""}
+    plain = {"checkpoint": "", "answer": ""}
     if given := [f"--{name}" for name in names if getattr(args, name) != plain.get(name)]:
         raise DeclarationError(f"{', '.join(given)}: {why}", expected="only the other options", todo="leave it out")
 
@@ -233,32 +276,21 @@ def _user_errors(
     """Turns errors from the user's code or damaged files into a UserCodeError without a traceback."""
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
     from tfx_estimator.pipeline.base.text import first_line
+    from tfx_estimator.pipeline.user_source.frames import user_lines
 
     try:
         yield
     except (OSError, TfxEstimatorError):
         raise
     except Exception as error:
+        lines = "".join(user_lines(error)[-1:]).splitlines()
         if isinstance(error, NotImplementedError) and todo == _RUN_AGAIN:
             todo = f"write get_config of each of your own layers, which model.keras needs; else {todo}"
         raise UserCodeError(
-            f"the training cannot be converted: {type(error).__name__}: {first_line(error)}",
+            "\n".join([f"the training cannot be converted: {type(error).__name__}: {first_line(error)}", *lines]),
             expected=expected,
             todo=todo,
         ) from error
-
-
-def _refuse_keras3(to: str) -> None:
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.base.stack import stacks
-
-    here = stacks.current()
-    if to == "keras3" and not here.has_keras_3:
-        raise DeclarationError(
-            f"--to keras3: the stack {here.name} has no Keras 3",
-            expected=f"the stack {stacks.TODAY.name}, which converts the runs of {here.name} too",
-            todo="run this command there, on this folder",
-        )
 
 
 def _copy_modules(declaration: Declaration, network: str | None, output: str, home: str) -> None:
@@ -289,28 +321,3 @@ def _new_folder(name: str) -> str:
     with writing(name):
         os.makedirs(os.path.dirname(path), exist_ok=True)
     return path
-
-
-def _lines(converted: Converted | canned_conversion.Converted) -> list[str]:
-    from tfx_estimator.pipeline.convert.steps import STEPS
-
-    proof = converted.proof
-    kinds = [each.tensor.kind for each in converted.placed]
-    found = ", ".join(
-        f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}" for kind in dict.fromkeys(kinds)
-    )
-    rows = [(f"{proof.compared}, {name}", value) for name, value in proof.logits.items()]
-    rows += [(f"{name} after {STEPS} more steps", value) for name, value in proof.next_steps.items()]
-    rounding = f"left out      {', '.join(proof.rounding)}: rounding alone moves them"
-    served = f"served        other values of {len(proof.served)} weights than those trained, such as moving averages"
-    served += "\n              model.keras has them; the training goes on without averaging"
-    return [
-        f"converted     {found}",
-        f"compared      {proof.examples} evaluation examples: {proof.classes} with another class",
-        *(
-            f"{'largest difference' if not index else '':20}{name:40}{value:.3g}"
-            for index, (name, value) in enumerate(rows)
-        ),
-        *([served] if proof.served else []),
-        *([rounding] if proof.rounding else []),
-    ]

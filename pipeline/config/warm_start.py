@@ -10,8 +10,6 @@ from typing import Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section
 
-# `convert`'s measurements, next to its folder of checkpoints, and in the training that resumes from them.
-PROOF = "proof.json"
 # Folders of TFX's model artifact and of a SavedModel.
 _SERVING = "Format-Serving"
 _VARIABLES = os.path.join("variables", "variables")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import gc
 import json
@@ -9,7 +10,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Optional
 
 import numpy as np
@@ -21,18 +21,20 @@ from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saving import Saver, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import KERAS, SETTINGS_KEY
+from tfx_estimator.model_fn.bridge import tensors
+from tfx_estimator.model_fn.bridge.arrays import write_arrays
+from tfx_estimator.model_fn.bridge.examples import check
+from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
+from tfx_estimator.model_fn.bridge.written import MAPPING, PROOF, WEIGHTS, drafted
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import FLOAT32, use
 from tfx_estimator.model_fn.user_models.warm_start import finalize
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.config.warm_start import PROOF
-from tfx_estimator.pipeline.convert import new_declaration, tensors
-from tfx_estimator.pipeline.convert.arrays import write_arrays
-from tfx_estimator.pipeline.convert.examples import check
+from tfx_estimator.pipeline.convert import new_declaration
 from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
 from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place, unplaced
-from tfx_estimator.pipeline.convert.proof import Proof, compare_answers, compare_steps, not_equal, run_estimator
+from tfx_estimator.pipeline.convert.proof import compare_answers, compare_steps, run_estimator
 from tfx_estimator.pipeline.convert.replacement import Replacement, require
 from tfx_estimator.pipeline.convert.source import Source
 
@@ -51,21 +53,13 @@ _ALONE: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Converted:
-    """The result of a conversion."""
-
-    placed: list[Placed]
-    proof: Proof
-
-
 def convert(
     source: Source,
     output: str,
     to: str = KERAS2,
     replacement: Optional[Replacement] = None,
     patterns: Optional[Mapping[str, Optional[str]]] = None,
-) -> Converted:
+) -> Proof:
     """Writes the Keras model, the state to resume from, and the proof that it equals the Estimator.
 
     Args:
@@ -114,8 +108,7 @@ def convert(
         assert isinstance(model, KerasClassifier)
         placed, rest = place(found, Places(model), guide), unplaced(found, guide)
         fill(placed, reader)
-        draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
-        try:
+        with drafted(output) as draft:
             checkpoint = _write(draft, model, placed, rest, source, answers.served)
             proof = compare_answers(answers, _evaluated(maker, model), declared, source.model)
             gc.collect()
@@ -129,6 +122,7 @@ def convert(
             elif to == KERAS2:
                 checkpoints = os.path.join(os.path.abspath(output), CHECKPOINTS)
                 new_declaration.write(draft, old, settings, checkpoints, source.step)
+            proof = dataclasses.replace(proof, tensors=dict(collections.Counter(each.tensor.kind for each in placed)))
             write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
                 raise not_equal(
@@ -137,11 +131,7 @@ def convert(
                     "a normalisation; declare what a model_fn does to loss and gradients, such as label_smoothing or "
                     "clip_norm, in the file of --declaration; or use the network and the module of the run",
                 )
-            os.chmod(draft, 0o755)
-            os.rename(draft, output)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    return Converted(placed, proof)
+    return proof
 
 
 def _evaluated(maker: ModelMaker, model: KerasClassifier) -> KerasClassifier:
@@ -162,7 +152,7 @@ def _write(
     served: Mapping[str, np.ndarray],
 ) -> str:
     """Writes the files, gives the model the weights that the Estimator serves, and returns the checkpoint."""
-    write_arrays(os.path.join(folder, "weights.npz"), ((each.place, each.variable.numpy()) for each in placed))
+    write_arrays(os.path.join(folder, WEIGHTS), ((each.place, each.variable.numpy()) for each in placed))
     _write_mapping(folder, placed, rest, source, {})
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
     for each in placed:
@@ -189,5 +179,5 @@ def _write_mapping(
     for entry in entries if in_keras3 else ():
         entry["place"], entry["rule"] = in_keras3[entry["place"]]
     mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [*entries, *rest]}
-    with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
+    with open(os.path.join(folder, MAPPING), "w", encoding="utf-8") as file:
         json.dump(mapping, file, indent=2)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from tfx_estimator.model_fn.bridge.tensors import Tensor
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import read_yaml
-from tfx_estimator.pipeline.convert.tensors import Tensor
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,15 +6,16 @@ import collections
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Optional
+from typing import Any, Optional
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge import tensors
+from tfx_estimator.model_fn.bridge.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Reader, Tensor
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.precision import stored
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.guide import Guide
-from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Reader, Tensor
 
 # Rules that find a place, by their names in mapping.json.
 _SAME, _SCOPE, _OF_WEIGHT = "same name", "name without the network's scope", "slot of the weight"
@@ -26,25 +27,10 @@ _NAMES = Guide()
 
 
 @dataclasses.dataclass(frozen=True)
-class Placed:
-    """A tensor and its place.
+class Placed(tensors.Placed):
+    """A tensor and its variable in the Keras model, whose name is the place; for a slot, WEIGHT/SLOT."""
 
-    Args:
-        place: Name of the variable in the Keras model; for a slot, WEIGHT/SLOT.
-        rule: The rule that found it.
-    """
-
-    tensor: Tensor
-    place: str
-    variable: tf.Variable
-    rule: str
-    factor: ClassVar[float] = 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns its entry in mapping.json."""
-        tensor = self.tensor
-        found = {"tensor": tensor.name, "kind": tensor.kind, "shape": list(tensor.shape)}
-        return {**found, "place": self.place, "rule": self.rule}
+    variable: tf.Variable = dataclasses.field(kw_only=True)
 
 
 class Places:
@@ -182,13 +168,13 @@ def _map_hint(tensor: Tensor, places: Places, free: Sequence[str]) -> str:
 
 def _find(tensor: Tensor, places: Places, weights: Mapping[str, tuple[str, str]]) -> Placed | None:
     if tensor.kind == STEP:
-        return Placed(tensor, _name(places.step), places.step, _SAME)
+        return Placed(tensor, _name(places.step), _SAME, variable=places.step)
     if tensor.kind == SLOT:
         at = weights.get(tensor.weight, ("", ""))[0]
         slot = places.slots.get((at, tensor.slot))
-        return None if slot is None else Placed(tensor, f"{at}/{tensor.slot}", slot, _OF_WEIGHT)
+        return None if slot is None else Placed(tensor, f"{at}/{tensor.slot}", _OF_WEIGHT, variable=slot)
     name, rule = weights.get(tensor.name, ("", ""))
-    return Placed(tensor, name, places.weights[name], rule) if name in places.weights else None
+    return Placed(tensor, name, rule, variable=places.weights[name]) if name in places.weights else None
 
 
 def _name(variable: tf.Variable) -> str:

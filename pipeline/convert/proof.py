@@ -12,58 +12,19 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
+from tfx_estimator.model_fn.bridge.differences import difference
+from tfx_estimator.model_fn.bridge.draws import Draws
+from tfx_estimator.model_fn.bridge.proof import Proof
+from tfx_estimator.model_fn.bridge.steps import STEPS, Trained, compare, opened, train
+from tfx_estimator.model_fn.bridge.tensors import Reader
+from tfx_estimator.model_fn.bridge.training_graph import Training, look
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.user_models.keras_model import LOGITS, PROBABILITIES
-from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.convert.differences import MOST, MOST_OF_STEPS, difference
-from tfx_estimator.pipeline.convert.draws import Draws
 from tfx_estimator.pipeline.convert.placing import Placed
-from tfx_estimator.pipeline.convert.steps import STEPS, Trained, compare, opened, train
-from tfx_estimator.pipeline.convert.tensors import Reader
-from tfx_estimator.pipeline.convert.training_graph import Training, look
 
 Features = dict[str, np.ndarray]
-_MOST_NAMES = 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Proof:
-    """The measured differences.
-
-    Args:
-        examples: Number of evaluation examples predicted by both.
-        logits: Largest difference of the logits, relative to the largest logit if that exceeds 1, from the Estimator
-            and, if there is one, from the exported model. Of the probabilities if a model_fn returns only those.
-        classes: Examples whose predicted class differs.
-        next_steps: Largest difference after more steps, by the kind of tensor, relative to what these changed; and of
-            their losses.
-        wrong: The same of each tensor that differs by more than rounding explains.
-        rounding: Tensors that rounding alone moves, such as a bias before a normalisation: Adam divides a gradient by
-            its own size. They are not compared.
-        draws: Number of random operations in a step, on each side; they draw the same numbers for the proof.
-        served: Weights that the Estimator serves with other values than it trains, such as moving averages.
-        compared: The compared output of the model_fn: `logits` or `probabilities`.
-    """
-
-    examples: int
-    logits: dict[str, float]
-    classes: int
-    next_steps: dict[str, float] = dataclasses.field(default_factory=dict)
-    wrong: dict[str, float] = dataclasses.field(default_factory=dict)
-    rounding: list[str] = dataclasses.field(default_factory=list)
-    draws: dict[str, int] = dataclasses.field(default_factory=dict)
-    served: list[str] = dataclasses.field(default_factory=list)
-    compared: str = LOGITS
-
-    @property
-    def holds(self) -> bool:
-        """True if all differences are small enough."""
-        return not self.classes and not self.wrong and all(each <= MOST for each in self.logits.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the content of proof.json."""
-        return {**dataclasses.asdict(self), "steps": STEPS, "most": MOST, "holds": self.holds}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,20 +199,3 @@ def _called(
         given = {name: tf.compat.v1.placeholder_with_default(each, sizes[name]) for name, each in features.items()}
         answer = None if labels is None else tf.compat.v1.placeholder_with_default(labels, labels.shape)
         return graph, estimator.model_fn(given, answer, mode, estimator.config), given, answer
-
-
-def not_equal(proof: Proof, todo: str) -> NotEqualError:
-    """Returns the error for a proof that does not hold."""
-    found = [f"{proof.compared} of the {name}: {value:.3g}" for name, value in proof.logits.items()]
-    found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
-    largest = sorted(proof.wrong.items(), key=lambda each: -each[1])
-    if largest:
-        found.append(f"tensors that differ after {STEPS} more steps, as a part of what these changed: {len(largest)}")
-        found += [f"  {name}: {value:.3g}" for name, value in largest[:_MOST_NAMES]]
-    if len(set(proof.draws.values())) > 1:
-        found += ["random operations in a step: " + ", ".join(f"{name} {count}" for name, count in proof.draws.items())]
-    return NotEqualError(
-        "\n".join(["the Keras model differs from the Estimator: largest differences", *found]),
-        expected=f"at most {MOST:g}, {MOST_OF_STEPS:g} of the steps, and the same classes; so nothing was written",
-        todo=todo,
-    )

@@ -6,11 +6,18 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, Optional
 
+import numpy as np
+import tensorflow as tf
+
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+from tfx_estimator.model_fn.bridge.training_graph import Training
+from tfx_estimator.model_fn.optim.schedules import learning_rate
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.optimizer import OF_OPTIMIZERS, OF_SCHEDULES, Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.convert.training_graph import Training
+
+_CLIPS = ("clip_norm", "global_clip_norm", "clip_value")
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,8 @@ class Replacement:
     def with_optimizer(self, settings: Settings, training: Training) -> Settings:
         """Returns the settings with the optimizer of the training graph."""
         section = settings.section
-        declared = (self.declared or section).optimizer
-        return settings.with_trainer(optimizer=training.declared(declared, section.train_steps or 1).dict())
+        optimizer = (self.declared or section).optimizer
+        return settings.with_trainer(optimizer=declared(training, optimizer, section.train_steps or 1).dict())
 
 
 def require(model: str, replacement: Optional[Replacement]) -> None:
@@ -67,3 +74,40 @@ def require(model: str, replacement: Optional[Replacement]) -> None:
             expected="no --network",
             todo="leave it out; map the names of renamed layers by --map",
         )
+
+
+def declared(training: Training, section: Optimizer, train_steps: int) -> Optimizer:
+    """Returns the declared optimizer that trains like a graph.
+
+    Args:
+        section: The declaration of schedule, clipping and weight decay; and of other options if its name is the
+            same.
+
+    Raises:
+        UserCodeError: The learning rate is a schedule that differs from the section's; or the graph clips
+        gradients, and the section does not.
+    """
+    name, values = training.optimizer["name"], section.dict()
+    if section.name != name:
+        values |= dict.fromkeys(OF_OPTIMIZERS)
+    # The proof's step may not show it: small gradients are not clipped.
+    if training.clips and all(values[each] is None for each in _CLIPS):
+        raise UserCodeError(
+            f"the model_fn clips its gradients by {', '.join(training.clips)}; its graph does not show the limit",
+            expected="trainer.optimizer.clip_norm, global_clip_norm or clip_value, as in the model_fn",
+            todo="write it into the declaration, and name that by --declaration",
+        )
+    if not training.rates:
+        values |= {**dict.fromkeys(OF_SCHEDULES), "schedule": "constant", "warmup_steps": 0, "scaling": "none"}
+    elif not all(
+        np.isclose(float(learning_rate(section, train_steps, tf.constant(step))), rate, rtol=1e-4, atol=1e-9)
+        for step, rate in training.rates.items()
+    ):
+        rates = list(training.rates.items())
+        shown = ", ".join(f"{rate:.6g} at step {step}" for step, rate in rates[:: max(len(rates) // 4, 1)])
+        raise UserCodeError(
+            f"the learning rate of the model_fn follows a schedule that its graph does not name: {shown}",
+            expected=f"a trainer.optimizer with name: {name} and a schedule of these rates",
+            todo="write it into the declaration, and name that by --declaration",
+        )
+    return Optimizer.parse_obj({**values, **training.optimizer})

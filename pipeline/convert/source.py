@@ -19,9 +19,9 @@ from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.settling import with_counts
 from tfx_estimator.components.trainer.training_folder import FOLDER
+from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.folders import METADATA, uris_here
 from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
 from tfx_estimator.pipeline.report.source import Run, find_runs

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfx_estimator.model_fn.bridge.written import PROOF
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError, Missing, attempt, show_number, show_seconds
 from tfx_estimator.pipeline.report.plots import draw_curves, draw_progress

@@ -8,6 +8,7 @@ import sysconfig
 import traceback
 from typing import Optional
 
+from tfx_estimator.pipeline.base.text import without_stacks
 from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -22,12 +23,6 @@ MADE_BY = "_tfx_estimator_made_by"  # an object's attribute with the user's line
 _INNERMOST = re.compile(r"\n *\n( +)((?:\w+\.)*\w+): (.+(?:\n(?! *\n).+)*)")
 # For a loop, AutoGraph's text begins with its own requirement, followed by the actual error.
 _RAN_INTO = re.compile(r"\bAutoGraph tried to define it automatically, but ran into a (\w+): (.+)", re.DOTALL)
-# TensorFlow's text of a failed operation: the stack that created it, including TensorFlow's own lines, once or twice.
-_MADE = re.compile(
-    r"(?:Graph execution error:\s*)?Detected at node .+ defined at \(most recent call last\):\n"
-    r"(?:(?: .*|<.*>)?\n)*(?:Node: .+\n)?"
-)
-_MADE_AGAIN = "\n\nOriginal stack trace for "
 _FRAME = re.compile(r'^ +File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 # Errors of the machine or another task, which are unrelated to the operation that reports them.
 _OF_NO_LINE = ("AbortedError", "CancelledError", "DeadlineExceededError", "ResourceExhaustedError", "UnavailableError")
@@ -75,12 +70,6 @@ def reason(error: BaseException) -> tuple[str, str]:
     message = found[3].replace(f"\n{found[1]}", "\n")
     ran_into = _RAN_INTO.search(message)
     return (ran_into[1], ran_into[2]) if ran_into else (found[2], message)
-
-
-def without_stacks(text: str) -> str:
-    """Removes the stacks from TensorFlow's text of a failed operation: `user_lines` has the user's lines."""
-    shown = _MADE.sub("", text.partition(_MADE_AGAIN)[0])
-    return text if shown == text else shown.strip() or text
 
 
 def is_users(file: str) -> bool:

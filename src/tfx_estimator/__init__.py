@@ -42,6 +42,7 @@ A runner, for any TFX pipeline:
 For code that uses `tf.estimator`, without a pipeline:
 
     bring_back_estimator    Sets `tf.estimator` on a TensorFlow without it.
+    convert                 Writes an Estimator's training as one of Keras, with a proof.
 
 Errors, each with the cause, the place, what was expected and what to do next:
 
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.components.tuner import Tuner
+    from tfx_estimator.model_fn.bridge.convert import convert
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
     from tfx_estimator.pipeline.base.errors import (
         DamagedDataError,
         DataError,
@@ -94,7 +97,6 @@ if TYPE_CHECKING:
         TrainingError,
         UserCodeError,
     )
-    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.config.data import DataSection
@@ -141,6 +143,7 @@ __all__ = [
     "bench",
     "bring_back_estimator",
     "compare",
+    "convert",
     "create_pipeline",
     "load_declaration",
     "predict",
@@ -160,7 +163,8 @@ _PLACES = {
     "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
     "Trainer": ("components.trainer", "Trainer"),
     "Tuner": ("components.tuner", "Tuner"),
-    "bring_back_estimator": ("pipeline.base.stack.estimator", "bring_back_estimator"),
+    "bring_back_estimator": ("model_fn.bridge.estimator", "bring_back_estimator"),
+    "convert": ("model_fn.bridge.convert", "convert"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
     "load_declaration": ("pipeline.config", "load"),
     **{name: ("pipeline.python.functions", name) for name in ("bench", "compare", "predict", "run", "validate")},

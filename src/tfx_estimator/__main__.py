@@ -189,7 +189,8 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
         return 2
     if args.verb not in (*_LONG, *_OPENING) and not getattr(args, "deep", False):
         return args.run(args)
-    _require_tfx(args.verb)
+    if not getattr(args, "estimator", None):
+        _require_tfx(args.verb)
     if args.verb in _LONG and alone:
         from tfx_estimator.pipeline.run.watcher import watched
 

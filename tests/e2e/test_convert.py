@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
 from tests.root import ROOT
-from tests.stack import HERE, needs_keras_3
+from tests.stack import needs_keras_3
 from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -61,7 +61,7 @@ def test_a_foreign_model_dir_is_converted_with_the_data_of_a_run(digits_run, tmp
 def test_a_model_dir_without_a_run_is_converted_by_a_declaration(forks, tmp_path, monkeypatch):
     import tensorflow as tf
 
-    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
     bring_back_estimator()
     example = ROOT / "examples" / "own-model-fn"
@@ -115,7 +115,7 @@ def test_real_mnist_ends_in_keras_like_in_the_estimator(forks, tmp_path, real_da
     home, keras3 = str(workdir.path / "mnist"), tmp_path / "keras 3"
     pid = forks.start(["convert", home, "--output", str(converted)])
     assert forks.wait(pid) == 0, forks.output
-    if HERE.has_keras_3:
+    if stacks.has_keras_3():
         pid = forks.start(["convert", home, "--to", "keras3", "--output", str(keras3)])
         assert forks.wait(pid) == 0, forks.output
         _write_batches(home, 100, keras3 / "batches.npz")
@@ -123,7 +123,7 @@ def test_real_mnist_ends_in_keras_like_in_the_estimator(forks, tmp_path, real_da
     stayed = workdir.summary("mnist")
     assert stayed["training"]["first_step"] == 100
     before = read_weights(stayed["model_run"])
-    if HERE.has_keras_3:
+    if stacks.has_keras_3():
         keras, exact = (_trained_in_keras_3(keras3, by) for by in ("loop", "float64"))
         apart_keras, rounding, rounding_keras = _apart(before, keras), _apart(before, exact), _apart(keras, exact)
         print(f"{optimizer} in Keras 3: {apart_keras:.1e} apart; from float64 {rounding:.1e} and {rounding_keras:.1e}")
@@ -325,7 +325,7 @@ def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_ru
     assert max(proof["answers"], *proof["kept"].values()) <= 1e-6
     # Trains on the eval split: on the training examples the loss is already minimal.
     command = [sys.executable, "-c", KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")]
-    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"} if HERE.has_keras_3 else None
+    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"} if stacks.has_keras_3() else None
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     before, after, apart, ours = json.loads(done.stdout.splitlines()[-1])

@@ -11,7 +11,7 @@ import os
 os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 from tests.equivalence import train_accumulation, train_layers, train_parallel, train_recipes  # noqa: F401
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
 
 def run(module: str, folder: str, *arguments: str) -> None:

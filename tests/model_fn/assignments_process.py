@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from tests.components.trainer.user.keeps_state import Keeps
 from tests.model_fn.batch import PARAMS
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.model_fn.step import step as built_in
 from tfx_estimator.model_fn.step.classifier import make_model_fn
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 

@@ -13,9 +13,9 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.checkpoint import damage, step_of
+from tfx_estimator.model_fn.bridge.written import PROOF
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.warm_start import PROOF
 
 _WORKERS = "tmp_worker_*"
 _DRAFTS = "model.ckpt-*_temp*"

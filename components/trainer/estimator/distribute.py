@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.components.trainer.user_input.shared_batches import SEED
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.user_models.warm_start import Matched, match, of_graph, shape_of
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 bring_back_estimator()

@@ -14,8 +14,8 @@ import tensorflow as tf
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.best.keeper import Keeper
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.errors import ExportError
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
 bring_back_estimator()
 

@@ -19,10 +19,10 @@ from tfx_estimator.components.trainer.task.user_code import find_function, is_mo
 from tfx_estimator.data.encoded_images import decode_encoded
 from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES, LABEL
 from tfx_estimator.data.preprocessing import decode_images, encode_images
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 

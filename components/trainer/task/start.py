@@ -141,7 +141,7 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
     from tfx_estimator.components.read_files import folders_of
     from tfx_estimator.components.trainer.job import TaskContext
     from tfx_estimator.components.trainer.task import paths, runtime
-    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
     # Before the user's code, on each path: a run_fn may use `tf.estimator`, too.
     bring_back_estimator()

@@ -28,7 +28,6 @@ class Stack:
         has_estimator: Whether TensorFlow itself has tf.estimator.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
         has_trainer_fn_executor: Whether TFX has its own executor for a trainer_fn.
-        has_keras_3: Whether Keras 3 is installed in addition to Keras 2.
     """
 
     name: str
@@ -39,7 +38,6 @@ class Stack:
     has_estimator: bool
     has_eval_saved_model: bool
     has_trainer_fn_executor: bool
-    has_keras_3: bool
 
     @property
     def extra(self) -> str:
@@ -83,7 +81,6 @@ LEGACY = Stack(
     has_estimator=True,
     has_eval_saved_model=True,
     has_trainer_fn_executor=True,
-    has_keras_3=False,
 )
 TODAY = Stack(
     name="tfx1.21",
@@ -95,7 +92,6 @@ TODAY = Stack(
     has_estimator=False,
     has_eval_saved_model=False,
     has_trainer_fn_executor=False,
-    has_keras_3=True,
 )
 STACKS = (TODAY, LEGACY)
 
@@ -121,11 +117,11 @@ def choose_keras() -> None:
 
     TFX 1.21 does the same, but may be imported after TensorFlow. Without tf_keras nothing changes.
     """
-    if KERAS not in os.environ and importlib.util.find_spec("tf_keras") and _has_keras_3():
+    if KERAS not in os.environ and importlib.util.find_spec("tf_keras") and has_keras_3():
         os.environ[KERAS] = "1"
 
 
-def _has_keras_3() -> bool:
-    """Returns the same as `version_of("keras")`, which would take 25 ms of every process."""
+def has_keras_3() -> bool:
+    """Returns True if `import keras` is Keras 3; `version_of("keras")` would take 25 ms of every process."""
     keras = importlib.util.find_spec("keras")
     return keras is not None and bool(glob.glob(f"{os.path.dirname(keras.origin or '')}-3.*.dist-info"))

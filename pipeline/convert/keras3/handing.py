@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,24 +14,24 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import arguments_of_network, find_function
+from tfx_estimator.model_fn.bridge import fresh
+from tfx_estimator.model_fn.bridge.arrays import write_arrays
+from tfx_estimator.model_fn.bridge.keras3.optimizers import STEP_PLACE, refuse_unknown
+from tfx_estimator.model_fn.bridge.proof import Proof
+from tfx_estimator.model_fn.bridge.tensors import STEP, Reader
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import FLOAT32
-from tfx_estimator.pipeline.base.ending import keeper
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError, from_json
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.base.stack.stacks import KERAS
 from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.convert.arrays import write_arrays
-from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
 from tfx_estimator.pipeline.convert.new_declaration import copy_modules
 from tfx_estimator.pipeline.convert.placing import Placed
-from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof, next_batches
-from tfx_estimator.pipeline.convert.tensors import STEP, Reader
+from tfx_estimator.pipeline.convert.proof import Answers, Features, next_batches
 from tfx_estimator.pipeline.user_source import loader
 
 # Files in the folder that the two processes share.
-_REQUEST, _ARRAYS, _RESULT = "request.json", "arrays.npz", "result.json"
+_REQUEST, _ARRAYS = "request.json", "arrays.npz"
 _PROGRAM = "from tfx_estimator.pipeline.convert.keras3 import process; process.main(*sys.argv[1:])"
 _NAME = "keras 3"
 # Modules that a user's module would shadow: `training.py`, and its imports.
@@ -124,31 +122,9 @@ def _copy(folder: str, modules: Mapping[str, str]) -> None:
         shutil.copytree(copied, folder, dirs_exist_ok=True)
 
 
-def start(scratch: str, program: str = _PROGRAM, given: Sequence[str] = (_REQUEST, _ARRAYS)) -> dict[str, Any]:
-    """Runs a new process with Keras 3, and returns its result.
-
-    Args:
-        scratch: The folder that both share.
-        given: Names of its input files; the program's arguments are their paths and that of the result.
-    """
-    files = [os.path.join(scratch, name) for name in (*given, _RESULT)]
-    command = keeper.dying_with_this([*loader.fresh_python(program), *files])
-    environment = {**os.environ, "PYTHONPATH": loader.python_path(), KERAS: "0"}
-    log, result = os.path.join(scratch, "log"), files[-1]
-    with open(log, "wb") as file:
-        code = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
-        ).returncode
-    if not os.path.exists(result):
-        with open(log, encoding="utf-8", errors="replace") as text:
-            last = [line.rstrip() for line in text if line.strip()][-3:]
-        raise PipelineError(
-            "\n".join([f"the process of Keras 3 ended with exit code {code}", *last]),
-            expected="a result",
-            todo="see its last lines above",
-        )
-    with open(result, encoding="utf-8") as text:
-        return dict(json.load(text))
+def start(scratch: str) -> dict[str, Any]:
+    """Runs the process on the files of a folder, and returns its result."""
+    return fresh.start(scratch, loader.fresh_python(_PROGRAM), (_REQUEST, _ARRAYS))
 
 
 def _request(folder: str, model: KerasClassifier, answers: Answers, settings: Settings, step: int) -> dict[str, Any]:

@@ -19,14 +19,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge.differences import difference
+from tfx_estimator.model_fn.bridge.keras3.filling import Slots, Weights
+from tfx_estimator.model_fn.bridge.keras3.writing import Training, source_of
+from tfx_estimator.model_fn.bridge.steps import Trained, compare
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError, to_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.convert.differences import difference
 from tfx_estimator.pipeline.convert.keras3 import networks
-from tfx_estimator.pipeline.convert.keras3.filling import Slots, Weights
-from tfx_estimator.pipeline.convert.keras3.writing import Training, source_of
-from tfx_estimator.pipeline.convert.steps import Trained, compare
 from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.frames import user_lines
 from tfx_estimator.pipeline.user_source.modules import Module, is_installed, is_project

@@ -63,7 +63,7 @@ def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[
 @pytest.fixture(scope="session", autouse=True)
 def tf_estimator() -> None:
     """Restores tf.estimator if TensorFlow lacks it, as each task does before it calls the user's code."""
-    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
     bring_back_estimator()
 

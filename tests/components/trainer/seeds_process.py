@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.estimator.distribute import distribute
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 

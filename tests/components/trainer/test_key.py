@@ -35,6 +35,7 @@ OPERATIONAL = {
     "tfx_estimator.components.files",
     "tfx_estimator.components.read_files",
     "tfx_estimator.data.sources.files",
+    "tfx_estimator.model_fn.bridge.written",
     "tfx_estimator.components.execution",
     "tfx_estimator.components.served_outputs",
     TRAINER,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.components.trainer.conftest import declaration, digits, tf_estimator  # noqa: F401
+from tests.model_fn.bridge.conftest import keras3, process_of_keras3  # noqa: F401
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,30 +80,3 @@ def runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return answers[0]
 
     monkeypatch.setattr(conversion, "run_estimator", run_once)
-
-
-@pytest.fixture(scope="session")
-def process_of_keras3() -> Iterator[Any]:
-    from tests.pipeline.convert.keras3 import Keras3
-
-    process = Keras3()
-    yield process
-    process.close()
-
-
-@pytest.fixture
-def keras3(process_of_keras3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs Keras 3 conversions in one shared process instead of new ones."""
-    from tfx_estimator.pipeline.convert.canned import keras3 as canned
-    from tfx_estimator.pipeline.convert.keras3 import handing
-
-    def start(
-        scratch: str, program: str = handing._PROGRAM, given: Sequence[str] = (handing._REQUEST, handing._ARRAYS)
-    ) -> Any:
-        result = Path(scratch, handing._RESULT)
-        process_of_keras3.do("convert", program, *(f"{scratch}/{name}" for name in given), str(result))
-        return json.loads(result.read_text())
-
-    monkeypatch.setattr(handing, "start", start)
-    monkeypatch.setattr(canned, "start", start)
-    return process_of_keras3

@@ -22,7 +22,7 @@ def _converted(trained: Half, output: Path) -> dict[str, str]:
     """Converts and checks the proof; returns tensor names by place."""
     from tfx_estimator.pipeline.convert.conversion import convert
 
-    proof = convert(trained.source(), str(output)).proof
+    proof = convert(trained.source(), str(output))
     assert proof.examples == 360
     assert proof.classes == 0
     assert max(proof.logits.values()) <= 1e-6
@@ -105,8 +105,8 @@ def test_a_wrong_value_fails_the_proof(
 
 @pytest.mark.equivalence
 def test_a_proof_can_use_other_examples_and_refuses_unusable_files(half: Any, tmp_path: Path) -> None:
+    from tfx_estimator.model_fn.bridge.examples import files_of
     from tfx_estimator.pipeline.convert.conversion import convert
-    from tfx_estimator.pipeline.convert.examples import files_of
 
     trained, output = half(optimizer=OPTIMIZERS["sgd"]), tmp_path / "converted"
     split = Path(trained.inputs["examples"][0].uri) / "Split-train"
@@ -118,7 +118,7 @@ def test_a_proof_can_use_other_examples_and_refuses_unusable_files(half: Any, tm
     # An empty shard.
     _write(tmp_path / "some" / "none", [])
     source = trained.source()
-    proof = convert(dataclasses.replace(source, examples=files_of(str(tmp_path / "some"))), str(output)).proof
+    proof = convert(dataclasses.replace(source, examples=files_of(str(tmp_path / "some"))), str(output))
     assert (proof.examples, proof.classes) == (37, 0)
     assert max(*proof.logits.values(), *proof.next_steps.values()) <= 1e-5
     other = tf.train.Example(features=tf.train.Features(feature={"length": tf.train.Feature()}))
@@ -143,7 +143,7 @@ def test_the_next_steps_in_bfloat16_equals_the_estimators(half: Any, tmp_path: P
     from tfx_estimator.pipeline.convert.conversion import convert
 
     trained = half(optimizer=OPTIMIZERS["adagrad"], precision="mixed_bfloat16")
-    proof = convert(trained.source(), str(tmp_path / "converted")).proof
+    proof = convert(trained.source(), str(tmp_path / "converted"))
     assert proof.holds
     assert max(proof.logits.values()) <= 1e-6
     assert {"weight", "slot"} <= proof.next_steps.keys()
@@ -155,7 +155,7 @@ def test_dropout_draws_the_same_in_the_next_steps_of_both(half: Any, tmp_path: P
 
     trained, output = half(optimizer=OPTIMIZERS["sgd"], model=f"{NETWORKS}:with_dropout"), tmp_path / "converted"
     trained.settings = trained.settings.with_trainer(train_steps=None, train_epochs=1)
-    proof = convert(trained.source(), str(output)).proof
+    proof = convert(trained.source(), str(output))
     assert proof.holds
     assert max(proof.logits.values()) <= 1e-6
     assert proof.draws == {"estimator": 1, "keras": 1}

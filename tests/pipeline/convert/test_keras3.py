@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.model_fn.bridge.keras3 import USER, Keras3
 from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
-from tests.pipeline.convert.keras3 import USER, Keras3
 from tests.stack import needs_keras_3
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
@@ -42,7 +42,7 @@ def converted(trained: Half, output: Path) -> Any:
     """Converts to Keras 3, and returns the proof."""
     from tfx_estimator.pipeline.convert.conversion import KERAS3, convert
 
-    return convert(trained.source(), str(output), KERAS3).proof
+    return convert(trained.source(), str(output), KERAS3)
 
 
 def to_the_end(keras3: Keras3, trained: Half, output: Path, *ways: str) -> list[float]:
@@ -361,12 +361,13 @@ def test_a_module_with_the_name_of_a_written_file_is_refused(tmp_path: Path) -> 
         handing._copy(str(tmp_path / "written"), {"training": str(tmp_path)})
 
 
-def test_a_stack_without_keras_3_names_one_that_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_keras_3_is_missing_is_named_what_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from tfx_estimator.model_fn.bridge import convert as door
     from tfx_estimator.pipeline.commands import convert
 
-    monkeypatch.setattr(stacks, "current", lambda: stacks.LEGACY)
+    monkeypatch.setattr(door, "has_keras_3", lambda: False)
     parser = argparse.ArgumentParser()
     convert.add_arguments(parser)
     args = parser.parse_args([str(tmp_path), "--to", "keras3", "--output", str(tmp_path / "converted")])
-    with pytest.raises(DeclarationError, match=r"the stack tfx1\.15 has no Keras 3\n *expected: the stack tfx1\.21"):
+    with pytest.raises(DeclarationError, match=r"there is no Keras 3 here\n *expected: TensorFlow from 2\.16 on"):
         convert.run(args)

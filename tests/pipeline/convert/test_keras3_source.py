@@ -59,9 +59,9 @@ def executed(definition: str) -> dict[str, Any]:
 def test_a_rate_equals_the_declared_schedule(section: dict[str, Any]) -> None:
     import tensorflow as tf
 
+    from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
     from tfx_estimator.model_fn.optim.schedules import learning_rate
     from tfx_estimator.pipeline.config.optimizer import Optimizer
-    from tfx_estimator.pipeline.convert.keras3.rates import rate_of
 
     optimizer = Optimizer.parse_obj({"name": "adam", "learning_rate": 0.1, **section})
     definition, made = rate_of(optimizer.resolved(), STEPS)
@@ -78,10 +78,10 @@ def test_an_optimizer_continues_like_the_declared_one(section: dict[str, Any], s
     import keras
     import tensorflow as tf
 
+    from tfx_estimator.model_fn.bridge.keras3.optimizers import KNOWN, optimizer_of
+    from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
     from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.optimizer import Optimizer
-    from tfx_estimator.pipeline.convert.keras3.optimizers import KNOWN, optimizer_of
-    from tfx_estimator.pipeline.convert.keras3.rates import rate_of
 
     declared = Optimizer.parse_obj({"learning_rate": 0.1, "schedule": "cosine", **section})
     draw = np.random.default_rng(3).normal
@@ -122,8 +122,8 @@ def test_nesterov_momentum_equals_that_of_tensorflow_1() -> None:
     import keras
     import tensorflow as tf
 
+    from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of
     from tfx_estimator.pipeline.config.optimizer import Optimizer
-    from tfx_estimator.pipeline.convert.keras3.optimizers import optimizer_of
 
     options = {**Optimizer.parse_obj({"name": "momentum", "learning_rate": 0.1}).resolved(), "nesterov": True}
     definition, made = optimizer_of(options, "0.1", sparse=False)
@@ -144,9 +144,9 @@ def test_nesterov_momentum_equals_that_of_tensorflow_1() -> None:
     ],
 )
 def test_an_optimizer_that_keras_3_treats_differently_is_refused(section: dict[str, Any], words: str) -> None:
+    from tfx_estimator.model_fn.bridge.keras3.optimizers import refuse_unknown
     from tfx_estimator.pipeline.base.errors import UserCodeError
     from tfx_estimator.pipeline.config.optimizer import Optimizer
-    from tfx_estimator.pipeline.convert.keras3.optimizers import refuse_unknown
 
     with pytest.raises(UserCodeError, match=words):
         refuse_unknown(Optimizer.parse_obj(section).resolved())

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge.training_graph import Training, look
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
-from tfx_estimator.pipeline.convert.training_graph import Training, look
+from tfx_estimator.pipeline.convert.replacement import declared
 
 pytestmark = pytest.mark.unit
 
@@ -57,11 +58,11 @@ def test_options_not_in_the_graph_come_from_any_declared_optimizer(name: str) ->
     given = {"clip_norm": 0.5, "weight_decay": 0.1, "decoupled_weight_decay": 0.2}
     of_graph = {"name": "adam", "learning_rate": 0.002, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
     own = {"momentum": 0.5} if name == "momentum" else {}
-    declared = read(adam).declared(Optimizer(name=name, **own, **given), 10)
-    assert declared == Optimizer(**of_graph, **given, schedule="constant")
+    found = declared(read(adam), Optimizer(name=name, **own, **given), 10)
+    assert found == Optimizer(**of_graph, **given, schedule="constant")
     schedule = {"learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
-    declared = read(decayed).declared(Optimizer(name=name, **own, **given, **schedule), 10)
-    assert declared == Optimizer(**{**of_graph, **given, **schedule})
+    found = declared(read(decayed), Optimizer(name=name, **own, **given, **schedule), 10)
+    assert found == Optimizer(**{**of_graph, **given, **schedule})
 
 
 @pytest.mark.parametrize(
@@ -76,13 +77,13 @@ def test_options_not_in_the_graph_come_from_any_declared_optimizer(name: str) ->
 def test_clipping_must_be_declared(clip: Callable[[list[Any]], list[Any]], functions: str) -> None:
     found = read(adam, clip)
     with pytest.raises(UserCodeError, match=f"clips its gradients by {functions}; its graph does not show") as wrong:
-        found.declared(Optimizer(name="adam"), 10)
+        declared(found, Optimizer(name="adam"), 10)
     assert "clip_norm, global_clip_norm or clip_value" in wrong.value.expected
-    assert found.declared(Optimizer(global_clip_norm=9), 10).global_clip_norm == 9
+    assert declared(found, Optimizer(global_clip_norm=9), 10).global_clip_norm == 9
 
 
 def test_a_clipped_weight_is_not_a_clipped_gradient() -> None:
-    assert read(adam, norm=1.0).declared(Optimizer(), 10).clip_norm is None
+    assert declared(read(adam, norm=1.0), Optimizer(), 10).clip_norm is None
 
 
 def test_an_epsilon_that_no_declared_adagrad_has_is_refused() -> None:

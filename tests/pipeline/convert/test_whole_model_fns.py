@@ -73,7 +73,7 @@ def test_logits_and_the_next_step_equal_the_model_fns(
     most: float,
 ) -> None:
     trained, output = half(model=f"{MODULE}:{model_fn}", params={"update": name}), tmp_path / "converted"
-    proof = _convert(trained, output, network, patterns).proof
+    proof = _convert(trained, output, network, patterns)
     assert (proof.examples, proof.classes) == (360, 0)
     assert max(proof.logits.values()) <= 1e-6
     assert max(proof.next_steps.values()) <= most
@@ -135,7 +135,7 @@ def test_a_schedule_must_be_declared_and_dropout_must_be_the_same(half: Any, run
             _convert(trained, output, network, optimizer=decayed, **more)
     assert not output.exists()
     # The norms of these gradients are smaller.
-    proof = _convert(trained, output, "dropout_network", optimizer={**decayed, "clip_norm": 100}).proof
+    proof = _convert(trained, output, "dropout_network", optimizer={**decayed, "clip_norm": 100})
     assert proof.draws == {"estimator": 1, "keras": 1}
     assert max(proof.next_steps.values()) <= 1e-5
     declared = _declared(output)
@@ -149,7 +149,7 @@ def test_a_schedule_must_be_declared_and_dropout_must_be_the_same(half: Any, run
 def test_the_moving_averages_of_a_model_fn_with_dropout_continue(half: Any, tmp_path: Path) -> None:
     params = {"filters": [4, 4], "units": 16, "rate": 0.4}
     trained, output = half(model="official_mnist:model_fn", params=params), tmp_path / "converted"
-    proof = _convert(trained, output, "network", module="official_mnist").proof
+    proof = _convert(trained, output, "network", module="official_mnist")
     assert (proof.examples, proof.classes) == (360, 0)
     assert proof.compared == "probabilities"
     assert max(proof.logits.values()) <= 1e-6
@@ -174,7 +174,7 @@ def test_the_moving_averages_of_a_model_fn_with_dropout_continue(half: Any, tmp_
 @pytest.mark.equivalence
 def test_moving_averages_that_the_estimator_serves_are_those_of_model_keras(half: Any, tmp_path: Path) -> None:
     trained, output = half(model=f"{MODULE}:averaged", params={"update": "adam"}), tmp_path / "converted"
-    proof = _convert(trained, output, "without_dropout", {r".*/ExponentialMovingAverage": None}).proof
+    proof = _convert(trained, output, "without_dropout", {r".*/ExponentialMovingAverage": None})
     assert (proof.examples, proof.classes, proof.holds) == (360, 0, True)
     assert max(*proof.logits.values(), *proof.next_steps.values()) <= 1e-5
     before = tf.train.load_checkpoint(str(trained.folder / f"model.ckpt-{HALF}"))

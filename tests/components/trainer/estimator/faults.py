@@ -17,7 +17,7 @@ from tensorflow.python.training import session_manager
 
 from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.components.trainer.patch import Patch
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
 bring_back_estimator()
 # Removed with the process.

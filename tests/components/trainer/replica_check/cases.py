@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check import check as replica_check
 from tfx_estimator.components.trainer.replica_check import verdict
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.distribution import Distribution
 
 bring_back_estimator()

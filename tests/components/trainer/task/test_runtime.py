@@ -20,7 +20,7 @@ runtime.apply(section, section.spinning)
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tfx_estimator.model_fn.step.classifier import make_run_config
-from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 bring_back_estimator()
 tf.constant(1) + 1
 shared, session = context.context().config, make_run_config(section, sys.argv[2]).session_config

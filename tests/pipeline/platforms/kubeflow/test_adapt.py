@@ -15,9 +15,9 @@ from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRu
 from tfx.tools.cli.handler.kubeflow_v2_dag_runner_patcher import KubeflowV2DagRunnerPatcher
 
 from tests.pipeline.platforms.kubeflow.of_ones_own import Comparing, make_pipeline, resolver
-from tests.stack import HERE
 from tfx_estimator import DeclarationError, KubeflowV2Runner
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.platforms.kubeflow import step
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import adapt
 
@@ -137,7 +137,7 @@ def test_another_step_loses_only_optional_inputs(blessed, key):
 
 @pytest.mark.parametrize("python", [sys.executable, os.environ.get(KFP_PYTHON)], ids=["the-stack's", "another"])
 def test_kfp_reads_it_nests_it_and_compiles_it_again(tmp_path, python):
-    if python is None or (python == sys.executable and not HERE.has_keras_3):
+    if python is None or (python == sys.executable and not stacks.has_keras_3()):
         pytest.skip(f"kfp here is of version 1: name another by {KFP_PYTHON}")
     (tmp_path / "parser.py").write_text(PARSER)
     (tmp_path / "own.json").write_text(json.dumps(compiled(schema_2_1=False)))

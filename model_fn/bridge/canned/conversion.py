@@ -1,0 +1,96 @@
+"""The conversion of a canned Estimator from its checkpoint and input_fns, independent of any run."""
+
+from __future__ import annotations
+
+import collections
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tfx_estimator.model_fn.bridge import steps
+from tfx_estimator.model_fn.bridge.arrays import write_arrays
+from tfx_estimator.model_fn.bridge.canned import keras3, optimizers, reading, session, trial, weights, writing
+from tfx_estimator.model_fn.bridge.canned.reading import Canned
+from tfx_estimator.model_fn.bridge.canned.session import InputFn
+from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
+from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read
+from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, PROOF, WEIGHTS, drafted
+from tfx_estimator.pipeline.base.files import write_json
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A canned Estimator's training.
+
+    Args:
+        estimator: Must not have trained in this process: an optimizer of Keras belongs to its first graph.
+        checkpoint: Without its `.index`.
+        train: The input_fn of training.
+        evaluate: The input_fn of evaluation.
+        steps: Batches of an evaluation; None is all.
+    """
+
+    estimator: Any
+    checkpoint: str
+    train: InputFn
+    evaluate: InputFn
+    steps: Optional[int] = None
+
+
+def convert(
+    trained: Trained, output: str, is_keras_3: bool = False, also: Callable[[str, Canned], None] = lambda *_: None
+) -> Proof:
+    """Writes the network's source, its weights, the Keras model, and the proof that it equals the Estimator.
+
+    Args:
+        output: The folder to create; it appears only when complete and proved.
+        is_keras_3: Write for Keras 3, and compare in a separate process.
+        also: Writes more into the folder.
+
+    Raises:
+        UserCodeError: A part of the Estimator cannot be converted, or the checkpoint does not match it.
+        NotEqualError: The two differ.
+    """
+    estimator, checkpoint = trained.estimator, trained.checkpoint
+    canned = reading.read(estimator)
+    reader, _ = read(checkpoint)
+    described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()}
+    known = weights.hyperparameters(reader, described)
+    described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
+    own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
+    batches = session.batches(estimator, trained.train, steps.STEPS)
+    written = writing.write(canned, batches[0].features, own, is_keras_3)
+    placed = weights.place(reader, written.weights, described)
+    with drafted(output) as draft:
+        # Before a Keras model is created: one that is created in a graph breaks those that were not.
+        evaluation = session.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs)
+        with evaluation as answers, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+            after = session.next_steps(estimator, checkpoint, trained.train, batches, scratch)
+            _write(draft, written, placed, reader)
+            mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
+            write_json(os.path.join(draft, MAPPING), mapping)
+            compare = keras3.compare if is_keras_3 else trial.compare
+            compared = trial.Trial(draft, canned.head.kind, batches, after)
+            held = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
+            result = compare(compared, answers, after.tensors(held, reader))
+        counts = collections.Counter(each.tensor.kind for each in placed)
+        proof = Proof(**{**result, "logits": {"estimator": result["logits"]}}, tensors=dict(counts))
+        write_json(os.path.join(draft, PROOF), proof.to_dict())
+        also(draft, canned)
+        if not proof.holds:
+            raise not_equal(proof, "use the code that created the Estimator when it trained")
+    return proof
+
+
+def _write(folder: str, written: writing.Written, placed: list[Placed], reader: Reader) -> None:
+    """Writes the source, its vocabularies, and the weights."""
+    for name, text in {f"{NETWORK}.py": written.text, **_vocabularies(written)}.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    write_arrays(os.path.join(folder, WEIGHTS), weights.values(reader, placed))
+
+
+def _vocabularies(written: writing.Written) -> dict[str, str]:
+    return {name: "".join(f"{word}\n" for word in words) for name, words in written.files.items()}

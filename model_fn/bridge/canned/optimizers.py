@@ -1,0 +1,191 @@
+"""The optimizers of a canned Estimator as equivalent optimizers of Keras 2, and the names of their slots."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.model_fn.bridge.canned.refusal import refused
+from tfx_estimator.model_fn.bridge.canned.text import Source
+
+_LEGACY = ("SGD", "Adam", "Adagrad", "Ftrl", "RMSprop")
+# Default values, which are not written.
+_DEFAULTS = {"decay": 0.0, "momentum": 0.0, "nesterov": False, "amsgrad": False, "centered": False, "beta": 0.0}
+_DEFAULTS |= {"l1_regularization_strength": 0.0, "l2_regularization_strength": 0.0}
+_DEFAULTS |= {"l2_shrinkage_regularization_strength": 0.0}
+# For an optimizer of tf.compat.v1.train: Keras's class, attributes of the old one by Keras's options, further options
+# for equal arithmetic, and slots in the order of their creation.
+_OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
+    "GradientDescentOptimizer": ("SGD", {"learning_rate": "_learning_rate"}, {}, ()),
+    "MomentumOptimizer": (
+        "SGD",
+        {"learning_rate": "_learning_rate", "momentum": "_momentum", "nesterov": "_use_nesterov"},
+        {},
+        ("momentum",),
+    ),
+    "AdagradOptimizer": (
+        "Adagrad",
+        {"learning_rate": "_learning_rate", "initial_accumulator_value": "_initial_accumulator_value"},
+        # TensorFlow 1 has none; Keras replaces 0 by its default.
+        {"epsilon": 1e-30},
+        ("accumulator",),
+    ),
+    "AdamOptimizer": (
+        "Adam",
+        {"learning_rate": "_lr", "beta_1": "_beta1", "beta_2": "_beta2", "epsilon": "_epsilon"},
+        {},
+        ("m", "v"),
+    ),
+    "FtrlOptimizer": (
+        "Ftrl",
+        {
+            "learning_rate": "_learning_rate",
+            "learning_rate_power": "_learning_rate_power",
+            "initial_accumulator_value": "_initial_accumulator_value",
+            "l1_regularization_strength": "_l1_regularization_strength",
+            "l2_regularization_strength": "_l2_regularization_strength",
+            "l2_shrinkage_regularization_strength": "_l2_shrinkage_regularization_strength",
+            "beta": "_beta",
+        },
+        {},
+        ("accumulator", "linear"),
+    ),
+    "RMSPropOptimizer": (
+        "RMSprop",
+        {
+            "learning_rate": "_learning_rate",
+            "rho": "_decay",
+            "momentum": "_momentum",
+            "epsilon": "_epsilon",
+            "centered": "_centered",
+        },
+        {},
+        ("rms", "momentum"),
+    ),
+}
+# A momentum of 0 with which Keras skips slots of rows that no example has, and still has a momentum slot.
+ALWAYS_WITH_SLOT = Source("lambda: 0.0")
+# A class in network.py, used when the rate changes: Keras's momentum slot contains the rate.
+MOMENTUM = "Momentum"
+_NOT_IN_KERAS_3 = {"decay", "amsgrad", "clipnorm", "clipvalue", "global_clipnorm"}
+_TO_KERAS_2 = "convert to keras2"
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """An optimizer of `tf.keras.optimizers.legacy`, to be written.
+
+    Args:
+        kind: The class; MOMENTUM is one in network.py.
+        options: Its arguments.
+        name: Name of the old one, which the names of its tensors contain.
+        slots: Keras's slot names by those in the checkpoint; empty if they are equal.
+        factor: Multiplies the values of the old momentum slot.
+    """
+
+    kind: str
+    options: dict[str, Any]
+    name: str
+    slots: dict[str, str] = dataclasses.field(default_factory=dict)
+    factor: float = 1.0
+
+
+def describe(optimizer: Any) -> Optimizer:
+    """Returns the equivalent optimizer of Keras.
+
+    Raises:
+        UserCodeError: There is none, or a rate is computed in the graph.
+    """
+    name = type(optimizer).__name__
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        return _of_old(optimizer, name)
+    if type(optimizer) is not getattr(tf.keras.optimizers.legacy, name, None) or name not in _LEGACY:
+        raise refused(f"the optimizer {name}", f"train with one of {', '.join(_LEGACY)}")
+    for option, value in optimizer._hyper.items():
+        if tf.is_tensor(value):
+            _number(value, name, option)
+        schedules, kind = tf.keras.optimizers.schedules, type(value)
+        if isinstance(value, schedules.LearningRateSchedule) and kind is not getattr(schedules, kind.__name__, None):
+            raise refused(
+                f"the {option} of {name}, {kind.__name__},", "use a schedule of tf.keras.optimizers.schedules"
+            )
+    options = {key: _number(value, name, key) for key, value in optimizer.get_config().items() if key != "name"}
+    return Optimizer(name, _without_defaults(options), optimizer._name)
+
+
+def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optimizer:
+    """Applies the hyperparameters of a checkpoint, with which an Estimator resumes regardless of its code."""
+    options = dict(optimizer.options)
+    for name, value in values.items():
+        known = options.get(name, _DEFAULTS.get(name))
+        if known is None or isinstance(known, dict) or np.float32(known) != value:
+            options[name] = float(value)
+    return dataclasses.replace(optimizer, options=options)
+
+
+def in_keras_3(optimizer: Optimizer) -> Optimizer:
+    """Returns the equivalent class of `parts_keras3`.
+
+    Raises:
+        UserCodeError: There is none.
+    """
+    kind, options = optimizer.kind, dict(optimizer.options)
+    if kind == "SGD" and "momentum" in options:
+        kind = "KerasMomentum"
+    if kind == "RMSprop":
+        kind = f"{'Centered' if options.pop('centered', False) else ''}{'' if 'momentum' in options else 'Plain'}{kind}"
+        if options.get("momentum") == ALWAYS_WITH_SLOT:
+            options["momentum"] = 0.0
+    if wrong := _NOT_IN_KERAS_3.intersection(options):
+        raise refused(f"{', '.join(sorted(wrong))} of the optimizer {kind} in Keras 3", _TO_KERAS_2)
+    return dataclasses.replace(optimizer, kind=kind, options=options)
+
+
+def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
+    if name not in _OLD:
+        raise refused(f"the optimizer {name}", f"train with one of {', '.join(_OLD)}")
+    kind, attributes, fixed, slots = _OLD[name]
+    options = {key: _number(getattr(optimizer, each), name, key) for key, each in attributes.items()}
+    if options.get("centered"):
+        slots = ("rms", "mg", "momentum")
+    if kind == "RMSprop" and not options["momentum"]:
+        options["momentum"] = ALWAYS_WITH_SLOT
+    own = optimizer._name
+    names = {f"{own}_{index}" if index else own: slot for index, slot in enumerate(slots)}
+    factor = 1.0
+    if name == "MomentumOptimizer":
+        if isinstance(options["learning_rate"], dict):
+            kind = MOMENTUM
+        else:
+            factor = -options["learning_rate"]
+    return Optimizer(kind, _without_defaults({**options, **fixed}), own, names, factor)
+
+
+def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in _DEFAULTS or value != _DEFAULTS[key]}
+
+
+def _number(value: Any, name: str, option: str) -> Any:
+    """Returns the value of an option; for a schedule of Keras, its class name and configuration."""
+    if isinstance(value, tf.keras.optimizers.schedules.LearningRateSchedule):
+        value = tf.keras.optimizers.schedules.serialize(value)
+    if isinstance(value, dict) and re.fullmatch(r"\w+", str(value.get("class_name"))):
+        return {"class_name": value["class_name"], "config": value["config"]}
+    if isinstance(value, (np.floating, np.integer)):
+        return value.item()
+    if not isinstance(value, (int, float, bool)):
+        raise refused(
+            f"the {option} of {name}, which is computed in the graph,",
+            "pass a number, or a schedule of tf.keras.optimizers.schedules",
+        )
+    return value
+
+
+def slot_of(optimizer: Optimizer, name: str) -> Optional[str]:
+    """Returns the name in Keras of a slot of the checkpoint."""
+    return optimizer.slots.get(name) if optimizer.slots else name

@@ -1,0 +1,148 @@
+"""A user's function of tensors as source code, traced by the operations that it creates; closures become constants."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.model_fn.bridge.canned.refusal import refused
+from tfx_estimator.model_fn.bridge.canned.text import Source, call, literal
+
+_OPERATORS = {"Add": "+", "AddV2": "+", "Sub": "-", "Mul": "*", "RealDiv": "/", "FloorDiv": "//", "FloorMod": "%"}
+_OPERATORS |= {"Pow": "**", "Greater": ">", "GreaterEqual": ">=", "Less": "<", "LessEqual": "<="}
+# Operations that a public function creates from their inputs alone; others are written as tf.raw_ops.
+_FUNCTIONS = {"Log": "tf.math.log", "Log1p": "tf.math.log1p", "Sigmoid": "tf.sigmoid", "Tanh": "tf.tanh"}
+_FUNCTIONS |= {"Neg": "tf.negative", "Maximum": "tf.maximum", "Minimum": "tf.minimum", "SelectV2": "tf.where"}
+_FUNCTIONS |= {each: f"tf.{each.lower()}" for each in ("Abs", "Cos", "Exp", "Floor", "Reshape", "Sqrt", "Square")}
+_FUNCTIONS |= {"SquaredDifference": "tf.math.squared_difference", "StopGradient": "tf.stop_gradient"}
+
+
+def lines_of(title: str, function: Callable[..., Any], arguments: Mapping[str, tf.TensorSpec]) -> list[str]:
+    """Returns the body of an equivalent function with these argument names.
+
+    Args:
+        title: The function's description in messages.
+
+    Raises:
+        UserCodeError: It creates an operation that cannot be written.
+    """
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        given = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in arguments.items()}
+        result = tf.convert_to_tensor(function(**given) if len(given) > 1 else function(*given.values()))
+        return _Trace(title, session, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
+
+
+class _Trace:
+    """The operations between arguments and a result."""
+
+    def __init__(self, title: str, session: tf.compat.v1.Session, names: dict[Any, str]) -> None:
+        self._title = title
+        self._session = session
+        self._names = names
+        self._uses: dict[Any, int] = {}
+        self._varies: dict[tf.Operation, bool] = {ref.deref().op: True for ref in names}
+        self._lines: list[str] = []
+
+    def lines(self, result: tf.Tensor) -> list[str]:
+        self._visit(result)
+        value = self._value(result)
+        return [*self._lines, f"return {value}"]
+
+    def _visit(self, tensor: tf.Tensor) -> bool:
+        """Counts the uses of each value; returns True if it depends on an argument."""
+        self._uses[tensor.ref()] = self._uses.get(tensor.ref(), 0) + 1
+        op = tensor.op
+        if op not in self._varies:
+            kinds = {each.type for each in op.op_def.attr}
+            if op.op_def.is_stateful or op.type == "Placeholder" or kinds & {"func", "list(func)"}:
+                raise refused(
+                    f"{self._title}, which creates the TensorFlow operation {op.type},",
+                    "compute it in Transform, or in the input_fn; or write it by hand",
+                )
+            # Without short-circuit, to count all uses.
+            self._varies[op] = sum(map(self._visit, op.inputs)) > 0
+        return self._varies[op]
+
+    def _value(self, tensor: tf.Tensor, is_operand: bool = False) -> str:
+        """Returns the expression of a value; one that is used twice gets its own line."""
+        if tensor.ref() in self._names:
+            return self._names[tensor.ref()]
+        op = tensor.op
+        if not self._varies[op]:
+            return _constant(self._session.run(tensor), is_operand)
+        if len(op.outputs) > 1:
+            return f"{self._named(op.outputs, self._call(op))}[{op.outputs.index(tensor)}]"
+        if op.type == "Identity":
+            return self._value(op.inputs[0], is_operand)
+        if op.type in _OPERATORS:
+            one, other = (self._value(each, is_operand=True) for each in op.inputs)
+            text = f"{one} {_OPERATORS[op.type]} {other}"
+        else:
+            text, is_operand = self._call(op), False
+        if self._uses[tensor.ref()] > 1:
+            return self._named([tensor], text)
+        return f"({text})" if is_operand else text
+
+    def _named(self, tensors: Any, text: str) -> str:
+        """Writes an assignment, and returns its variable."""
+        taken = {*self._names.values(), "tf"}
+        wanted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tensors[0].op.type).lower()
+        name = next(each for each in (wanted, *(f"{wanted}_{n}" for n in range(2, 10**6))) if each not in taken)
+        self._lines.append(f"{name} = {text}")
+        self._names[tensors[0].ref() if len(tensors) == 1 else tensors[0].op] = name
+        return name
+
+    def _call(self, op: tf.Operation) -> str:
+        if op in self._names:
+            return self._names[op]
+        if op.type == "Cast":
+            return f"tf.cast({self._value(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
+        if op.type in _FUNCTIONS:
+            return f"{_FUNCTIONS[op.type]}({', '.join(self._value(each) for each in op.inputs)})"
+        return self._raw(op)
+
+    def _raw(self, op: tf.Operation) -> str:
+        """Returns a call of tf.raw_ops with the names of inputs and attributes."""
+        known, left, given = op.op_def, list(op.inputs), dict[str, Any]()
+        inferred = {each for arg in known.input_arg for each in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
+        for arg in known.input_arg:
+            if arg.number_attr or arg.type_list_attr:
+                many = op.get_attr(arg.number_attr or arg.type_list_attr)
+                count = many if arg.number_attr else len(many)
+                given[arg.name] = Source(f"[{', '.join(self._value(left.pop(0)) for _ in range(count))}]")
+            else:
+                given[arg.name] = Source(self._value(left.pop(0)))
+        for attr in known.attr:
+            if attr.name not in inferred and op.node_def.attr[attr.name] != attr.default_value:
+                given[attr.name] = _attribute(op.get_attr(attr.name))
+        # The Python function renames some.
+        public = [each for each in inspect.signature(getattr(tf.raw_ops, op.type)).parameters if each != "name"]
+        own = [each.name for each in (*known.input_arg, *known.attr) if each.name not in inferred]
+        renamed = dict(zip([each for each in own if each not in public], [each for each in public if each not in own]))
+        return call(f"tf.raw_ops.{op.type}", **{renamed.get(name, name): each for name, each in given.items()})
+
+
+def _constant(value: Any, is_operand: bool) -> str:
+    if np.ndim(value) == 0 and (is_operand or value.dtype in (np.float32, np.int32)):
+        return literal(_number(value))
+    return f"tf.constant({literal(_number(value))}, tf.{tf.as_dtype(value.dtype).name})"
+
+
+def _number(value: Any) -> Any:
+    """Returns the shortest decimals that equal the numbers in their type."""
+    if np.ndim(value):
+        return [_number(each) for each in value]
+    if not isinstance(value, np.floating):
+        return value.item() if isinstance(value, np.generic) else value
+    return float(str(value)) if np.isfinite(value) else Source(f'float("{value}")')
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, tf.DType):
+        return Source(f"tf.{value.name}")
+    return list(value) if isinstance(value, tf.TensorShape) else value

@@ -1,0 +1,50 @@
+"""What operations of a graph depend on, and what a new process cannot run of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+# Their functions, and data sets, live in the process that created them.
+_OF_PROCESS = re.compile(r"(Eager)?PyFunc(Stateless)?|OneShotIterator")
+
+
+def ancestors(roots: Iterable[Any], stops: Collection[str] = (), control: bool = True) -> set[tf.Operation]:
+    """Returns the operations of tensors or operations, and all that they depend on.
+
+    Args:
+        stops: Names of tensors whose operations are not followed.
+        control: Follow control dependencies as well.
+    """
+    left = [each if isinstance(each, tf.Operation) else each.op for each in roots]
+    found = set(left)
+    while left:
+        op = left.pop()
+        new = {each.op for each in op.inputs if each.name not in stops} | set(op.control_inputs if control else ())
+        left += new - found
+        found |= new
+    return found
+
+
+def of_process(graph: tf.Graph, roots: Iterable[Any]) -> str:
+    """Returns the type of an operation, on which these depend, that works in this process alone; empty if none does."""
+    library = {each.signature.name: each for each in graph.as_graph_def().library.function}
+    left, seen = [each.node_def for each in ancestors(roots)], set[str]()
+    while left:
+        node = left.pop()
+        if _OF_PROCESS.fullmatch(node.op):
+            return node.op
+        for name in set(_functions(node)) - seen:
+            seen.add(name)
+            left += library[name].node_def if name in library else ()
+    return ""
+
+
+def _functions(node: Any) -> Iterator[str]:
+    yield node.op
+    for value in node.attr.values():
+        yield value.func.name
+        yield from (each.name for each in value.list.func)

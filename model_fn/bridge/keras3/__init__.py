@@ -1,0 +1,1 @@
+"""A declared training as source code of Keras 3."""

@@ -1,0 +1,152 @@
+"""The next steps of an Estimator, and the same of the model converted from it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS, difference, part
+from tfx_estimator.model_fn.bridge.draws import Draws
+from tfx_estimator.model_fn.bridge.tensors import Reader
+from tfx_estimator.pipeline.base.errors import UserCodeError
+
+STEPS = 20
+_TRIED, _ROUNDED, _AFTER = "tried", "rounded", "after"
+# A tensor may differ by this multiple of what rounding alone makes of it; beyond a tenth, that proves nothing.
+TIMES_ROUNDED, LOOSE = 30.0, 0.1
+
+# A number of steps, kind and place of a tensor, its values before and after these, and the part by which rounding alone
+# moves it.
+Moved = tuple[int, str, str, np.ndarray, np.ndarray, float]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The Estimator after its next steps.
+
+    Args:
+        folder: Of checkpoints after the first step and after all, and after the same from weights that differ in their
+            last digit, which shows how far rounding alone moves each tensor: in many networks each step doubles it.
+        losses: The losses of the steps.
+        draws: Number of random operations in a step.
+    """
+
+    folder: str
+    losses: list[float]
+    draws: int
+
+    def tensors(self, placed: Iterable[Any], reader: Reader) -> Iterator[Moved]:
+        """Yields the placed tensors after the first step and after all; `reader` has their values before these."""
+        placed = list(placed)
+        for count in sorted({1, len(self.losses)}):
+            readers = [reader, *(Reader(os.path.join(self.folder, f"{name}{count}")) for name in (_AFTER, _ROUNDED))]
+            for each in placed:
+                before, old, rounded = (found.get_tensor(each.tensor.name) * each.factor for found in readers)
+                yield count, each.tensor.kind, each.place, before, old, part(before, old, rounded)
+
+
+def require_shapes(checkpoint: str) -> None:
+    """Refuses a checkpoint with other shapes than the default graph's, which resource variables do not check."""
+    shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
+    if wrong := [
+        f"{name} of shape {shapes[name]} is {shape} there"
+        for name, shape in ((each.op.name, each.shape.as_list()) for each in tf.compat.v1.global_variables())
+        if shapes.get(name, shape) != shape
+    ]:
+        raise UserCodeError(
+            "\n".join(["the checkpoint does not match the Estimator's code:", *wrong]),
+            expected="the shapes of the checkpoint",
+            todo="use the code that created the Estimator when it trained, or name the checkpoint of this one",
+        )
+
+
+def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Session:
+    """Opens a session over the default graph, restored as the Estimator restores it: by the spec's scaffold.
+
+    Raises:
+        UserCodeError: The graph has other shapes.
+    """
+    require_shapes(checkpoint)
+    given = {"scaffold": spec.scaffold, "checkpoint_filename_with_path": checkpoint}
+    return tf.compat.v1.train.SingularMonitoredSession(**given).raw_session()
+
+
+def train(
+    graph: tf.Graph,
+    spec: tf.estimator.EstimatorSpec,
+    checkpoint: str,
+    feeds: Callable[[], Iterator[Mapping[Any, Any]]],
+    draws: Draws,
+    folder: str,
+) -> Trained:
+    """Trains the Estimator's next steps.
+
+    Args:
+        feeds: Reads the batches, by tensors of the graph.
+        draws: Those of the graph.
+        folder: For the checkpoints.
+    """
+    losses: list[float] = []
+    with graph.as_default():
+        session = opened(spec, checkpoint)
+    with contextlib.closing(session):
+        # The first shows which random operations a step has.
+        for name, counts in ((_TRIED, (1,)), (_ROUNDED, (1, STEPS)), (_AFTER, (1, STEPS))):
+            with graph.as_default():
+                # A session for each would optimise its graph again.
+                spec.scaffold.saver.restore(session, checkpoint)
+                session.run(spec.scaffold.local_init_op)
+                for each in tf.compat.v1.trainable_variables() if name == _ROUNDED else ():
+                    value = session.run(each)
+                    each.load(np.nextafter(value, value + 1), session)
+            losses.clear()
+            given = enumerate(feeds())
+            for count in counts:
+                for draws.step, feed in itertools.islice(given, count - len(losses)):
+                    losses.append(float(session.run((spec.loss, spec.train_op), feed)[0]))
+                with graph.as_default():
+                    path = os.path.join(folder, f"{name}{len(losses)}")
+                    spec.scaffold.saver.save(session, path, write_meta_graph=False, write_state=False)
+            draws.keep_used()
+    return Trained(folder, losses, len(draws.made))
+
+
+def compare(
+    trained: Trained,
+    moved: Iterable[Moved],
+    train_step: Callable[..., Any],
+    batches: Iterable[Any],
+    variables: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Trains the same steps in Keras, and returns fields of a `Proof`.
+
+    Args:
+        moved: The Estimator's tensors.
+        train_step: Trains on a batch, and returns its loss.
+        variables: Those of Keras, by place.
+    """
+    draws, given, losses = Draws(), enumerate(batches), list[float]()
+    largest, wrong, compared = {"loss": 0.0}, dict[str, float](), dict[str, bool]()
+    for count, tensors in itertools.groupby(moved, key=operator.itemgetter(0)):
+        with draws.fixed():
+            for draws.step, batch in itertools.islice(given, count - len(losses)):
+                losses.append(float(train_step(batch)))
+        for _, kind, place, before, old, rounded in tensors:
+            found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + TIMES_ROUNDED * rounded
+            if not found <= most:
+                wrong[place] = found
+            if most <= LOOSE:
+                largest[kind] = max(largest.get(kind, 0.0), found)
+            compared[place] = compared.get(place, False) or most <= LOOSE
+    largest["loss"] = difference(np.array(trained.losses), np.array(losses))
+    rounding = [place for place, is_compared in compared.items() if not is_compared]
+    counts = {"estimator": trained.draws, "keras": len(draws.made)}
+    return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts}

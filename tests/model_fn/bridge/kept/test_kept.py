@@ -1,0 +1,186 @@
+"""A kept training goes on as the Estimator's, to the last bit, in a process that has TensorFlow and Keras alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.model_fn.bridge.kept.conftest import KERAS
+
+pytestmark = pytest.mark.equivalence
+# By the name of the model_fn: why several replicas cannot train it.
+WHOLE = {
+    "normalised": "",
+    "averaged": "",
+    "of_text": "",
+    "like_bert": "",
+    "adversarial": "its model_fn computes gradients after it has applied others",
+    "accumulated": "its model_fn applies gradients inside of a condition or a loop",
+    "by_keras": "",
+}
+
+
+# Kinds that run only with the long tests.
+MORE = ("adversarial", "by_keras")
+USES = str(Path(__file__).with_name("uses.py"))
+
+
+def _estimator(tf: Any, name: str, folder: Path, **params: Any) -> Any:
+    from tests.model_fn.bridge.kept import model_fns
+
+    config = tf.estimator.RunConfig(str(folder), save_summary_steps=None, log_step_count_steps=None)
+    return tf.estimator.Estimator(getattr(model_fns, name), config=config, params=params or None)
+
+
+@pytest.fixture(scope="session")
+def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, str, Any]]:
+    """Trains a model_fn some steps and keeps it; returns the Estimator, the folder and the result."""
+    from tests.model_fn.bridge.kept import model_fns
+    from tfx_estimator.model_fn.bridge.kept.keeping import keep
+
+    made: dict[str, Any] = {}
+
+    def get(name: str, **params: Any) -> tuple[Any, str, Any]:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            vocabulary = folder / "vocabulary"
+            vocabulary.write_text("a\nbc\n")
+            params |= {"vocabulary": str(vocabulary)} if name == "of_text" else {}
+            estimator = _estimator(tf, name, folder / "model", **params)
+            input_fn = model_fns.text_input if name == "of_text" else model_fns.dense_input()
+            estimator.train(input_fn, steps=3)
+            output = str(folder / "kept")
+            made[name] = estimator, output, keep(estimator, input_fn, input_fn, output, estimator.latest_checkpoint())
+            vocabulary.rename(folder / "moved")
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.long) if each in MORE else each for each in WHOLE]
+)
+def test_it_goes_on_to_the_bit(kept: Any, name: str) -> None:
+    _, folder, result = kept(name)
+    proof = json.loads(Path(folder, "proof.json").read_text())
+    assert proof["holds"]
+    assert proof["next_steps"] == {"loss": 0.0, "variable": 0.0}
+    assert proof["logits"] == {"estimator": 0.0, "metrics": 0.0}
+    assert result.step == 3
+    assert result.uncut == WHOLE[name]
+    assert result.left_out == (["the hook LoggingTensorHook"] if name == "averaged" else [])
+    assert {each.name for each in Path(folder).iterdir()} == {"graph", "network.py", "proof.json"}
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_keras_goes_on_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
+    from tests.model_fn.bridge.kept import model_fns
+
+    estimator, folder, _ = kept("averaged")
+    found = json.loads(processes(legacy).run(USES, "goes_on", folder, str(tmp_path)))
+    shutil.copytree(estimator.model_dir, tmp_path / "model")
+    other = _estimator(tf, "averaged", tmp_path / "model")
+    for _ in range(2):
+        other.train(model_fns.dense_input(), steps=8)
+    assert found["variables"] == {name: other.get_variable_value(name).tolist() for name in found["variables"]}
+    once = model_fns.dense_input(repeat=1)
+    assert found["metrics"] == {name: float(each) for name, each in other.evaluate(once).items()}
+    logits = [each["logits"].tolist() for each in other.predict(once)]
+    assert found["logits"] == logits
+    np.testing.assert_allclose(found["called"], logits, rtol=1e-5)
+    assert found["params"] == sum(np.size(each) for each in found["variables"].values())
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_the_model_is_a_citizen_of_keras(kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
+    _, folder, _ = kept("plain")
+    found = json.loads(processes(legacy).run(USES, "callbacks", folder, str(tmp_path)))
+    # The best is the first epoch, after 8 steps; patience lasts for 2 more.
+    assert found == {"still": True, "factor": 0.25, "best": [11, 11, 3], "restored": True, "backup": [True]}
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_replicas_train_as_one(kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
+    _, folder, result = kept("plain")
+    assert not result.uncut
+    found = json.loads(processes(legacy).run(USES, "replicas", folder, str(tmp_path)))
+    assert found["apart"] <= 1e-5
+    assert found["copies"]
+    assert found["step"] == 3 + 2 * 8
+    np.testing.assert_allclose(*found["losses"], rtol=1e-5)
+    np.testing.assert_allclose(*found["metrics"], rtol=1e-5)
+
+
+def test_workers_train_as_one(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("plain")
+    found = json.loads(processes("0").run(USES, "workers", folder, str(tmp_path)))["variables"]
+    one = json.loads(processes("0").run(USES, "once", folder, str(tmp_path)))["variables"]
+    for name, each in one.items():
+        np.testing.assert_allclose(found[name], each, atol=1e-5, err_msg=name)
+
+
+def test_replicas_of_a_step_that_cannot_be_cut_are_refused(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("accumulated")
+    found = json.loads(processes("0").run(USES, "replicas", folder, str(tmp_path)))
+    assert WHOLE["accumulated"] in found["refused"]
+
+
+def test_other_shapes_and_a_factor_of_a_rate_in_python_are_refused(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("unscalable")
+    shapes, factor = json.loads(processes("0").run(USES, "refused", folder, str(tmp_path)))
+    assert "features_x of the batch is float32 (None, 4), and not TensorSpec(shape=(None, 5)" in shapes
+    assert "cannot be multiplied by a factor" in factor
+
+
+def test_metrics_and_predictions_in_python_are_left_out(kept: Any) -> None:
+    _, _, result = kept("in_python", where="metric")
+    assert result.left_out == ["the metric in_python", "the prediction seen"]
+    assert result.holds
+
+
+def test_reference_variables_by_default_are_kept(tf: Any, kept: Any) -> None:
+    tf.compat.v1.disable_resource_variables()
+    try:
+        _, _, result = kept("by_references", use_resource=None)
+    finally:
+        tf.compat.v1.enable_resource_variables()
+    # The weight, its two slots, two powers, and the step.
+    assert result.tensors == {"variable": 6}
+    assert result.next_steps == {"loss": 0.0, "variable": 0.0}
+
+
+def _cut_off(folder: Path) -> None:
+    (data,) = folder.glob("model.ckpt-1.data*")
+    data.write_bytes(data.read_bytes()[:40])
+
+
+REFUSED = {
+    "in_python": ({"where": "loss"}, None, "PyFunc"),
+    "by_references": ({"use_resource": False}, None, "weight of the model_fn is a reference variable"),
+    "plain": ({}, "other", "does not match the Estimator's code"),
+    "averaged": ({}, "cut", "is not of this model_fn, or damaged"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_kept_is_refused_in_a_sentence(tf: Any, tmp_path: Path, name: str) -> None:
+    from tests.model_fn.bridge.kept import model_fns
+    from tfx_estimator.model_fn.bridge.kept.keeping import keep
+    from tfx_estimator.pipeline.base.errors import UserCodeError
+
+    params, damage, sentence = REFUSED[name]
+    input_fn = model_fns.dense_input()
+    estimator = _estimator(tf, name, tmp_path / "model", **params)
+    (_estimator(tf, "unscalable", tmp_path / "model") if damage == "other" else estimator).train(input_fn, steps=1)
+    if damage == "cut":
+        _cut_off(tmp_path / "model")
+    with pytest.raises(UserCodeError, match=sentence) as raised:
+        keep(estimator, input_fn, input_fn, str(tmp_path / "kept"), estimator.latest_checkpoint())
+    assert damage == "other" or "\n" not in raised.value.what
+    assert [each.name for each in tmp_path.iterdir() if each.name != "model"] == []

@@ -1,0 +1,162 @@
+"""Uses a kept training as its owner does, in a process that has TensorFlow and Keras alone.
+
+    python uses.py FUNCTION FOLDER [ARGUMENT ...]
+
+Prints a result as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import model_fns
+import numpy as np
+import tensorflow as tf
+
+STEPS = 8
+
+
+def _data(count: int = 64) -> Any:
+    return model_fns.dense_input(count, 8, 1)()
+
+
+def _variables(network: Any, model: Any) -> dict[str, Any]:
+    return {network.name_of(each): value.tolist() for each, value in zip(model.weights, model.get_weights())}
+
+
+def goes_on(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains, saves, loads, and trains in fewer executions."""
+    first = network.Training()
+    first.fit(_data(), verbose=0)
+    first.save(f"{scratch}/training.keras")
+    model = tf.keras.models.load_model(f"{scratch}/training.keras")
+    model.compile(steps_per_execution=4)
+    model.fit(_data(), verbose=0, validation_data=_data())
+    called = np.asarray(model({"x": model_fns._arrays(64)[0]["x"]})["logits"]).tolist()
+    predictions = model.predict(_data(), verbose=0)
+    return {
+        "variables": _variables(network, model),
+        "metrics": {name: float(each) for name, each in model.evaluate(_data(), return_dict=True, verbose=0).items()},
+        "logits": predictions["logits"].tolist(),
+        "params": model.count_params(),
+        "called": called,
+    }
+
+
+def callbacks(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains under Keras's callbacks."""
+    kinds, found = tf.keras.callbacks, {}
+    model = network.Training()
+    before = model.get_weights()
+    still = [each.trainable for each in model.weights]
+    model.fit(_data(), verbose=0, callbacks=[kinds.LearningRateScheduler(lambda epoch, rate: 0.0)])
+    found["still"] = all(np.array_equal(a, b) for a, b, is_one in zip(before, model.get_weights(), still) if is_one)
+    model = network.Training()
+    reduce = kinds.ReduceLROnPlateau(monitor="loss", min_delta=100.0, patience=1, factor=0.5)
+    model.fit(_data(), epochs=3, verbose=0, callbacks=[reduce])
+    found["factor"] = float(np.asarray(model.optimizer.learning_rate))
+    model = network.Training()
+    stop = kinds.EarlyStopping("val_loss", min_delta=100.0, patience=2, restore_best_weights=True)
+    save = kinds.ModelCheckpoint(scratch + "/{epoch}.weights.h5", save_weights_only=True)
+    model.fit(_data(), epochs=9, verbose=0, validation_data=_data(), callbacks=[stop, save])
+    best = network.Training()
+    best.load_weights(f"{scratch}/1.weights.h5")
+    found["best"] = [int(best.get_weights()[0]), int(model.get_weights()[0]), len(list(Path(scratch).glob("*.h5")))]
+    found["restored"] = _variables(network, best) == _variables(network, model)
+    whole = network.Training()
+    whole.fit(_data(), epochs=3, verbose=0)
+
+    class Killed(kinds.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                raise KeyboardInterrupt
+
+    again = []
+    for more in ([Killed()], []):
+        model = network.Training()
+        try:
+            model.fit(_data(), epochs=3, verbose=0, callbacks=[kinds.BackupAndRestore(f"{scratch}/backup"), *more])
+        except KeyboardInterrupt:
+            continue
+        again.append(_variables(network, model) == _variables(network, whole))
+    found["backup"] = again
+    return found
+
+
+def replicas(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains by two replicas, whose last batch has one example, and by one."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    reduction = tf.distribute.ReductionToOneDevice()
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], reduction).scope():
+        try:
+            model = network.Training()
+        except ValueError as error:
+            return {"refused": str(error)}
+    one = network.Training()
+    for steps in (1, 4):
+        model.compile(steps_per_execution=steps)
+        losses = [each.fit(_data(57), verbose=0).history["loss"] for each in (model, one)]
+    copies = [[each.numpy().tolist() for each in network.saved(copy)] for copy in model.copies]
+    return {
+        "apart": max(float(np.abs(a - b).max()) for a, b in zip(model.get_weights(), one.get_weights())),
+        "copies": copies[0] == copies[1],
+        "losses": losses,
+        "step": int(model.get_weights()[0]),
+        "metrics": [each.evaluate(_data(), verbose=0) for each in (model, one)],
+    }
+
+
+def once(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains on one device."""
+    model = network.Training()
+    model.fit(_data(), verbose=0)
+    return {"variables": _variables(network, model)}
+
+
+def workers(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains by two workers with a loop, each on its half of the batches."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    addresses = [f"localhost:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    index = int(not (child := os.fork()))
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model = network.Training()
+    data = _data(64).unbatch().batch(4).shard(2, index)
+    step = tf.function(lambda batch: strategy.run(model.train_step, args=(batch,)))
+    for batch in data:
+        step(batch)
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return {"variables": _variables(network, model)}
+
+
+def refused(network: Any, scratch: str) -> list[str]:
+    """Trains on other shapes, and multiplies a rate that nothing can multiply."""
+    found = []
+    for data, rate in ((_data().map(lambda x, y: ({"x": x["x"][:, :4]}, y)), 1.0), (_data(), 0.5)):
+        model = network.Training()
+        model.optimizer.learning_rate = rate
+        try:
+            model.fit(data, verbose=0)
+        except (ValueError, tf.errors.InvalidArgumentError) as error:
+            found.append(str(error))
+    return found
+
+
+if __name__ == "__main__":
+    function, folder, scratch = sys.argv[1:]
+    sys.path.insert(0, folder)
+    import network
+
+    assert not [name for name in sys.modules if name.startswith(("tfx", "tensorflow_estimator"))]
+    print(json.dumps(globals()[function](network, scratch), default=float))

@@ -1,0 +1,220 @@
+"""Code and checkpoints alone are converted, where no package of a pipeline is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.root import ROOT, run_python
+from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.stack import stacks
+
+OF_PIPELINES = (
+    "tfx", "apache_beam", "ml_metadata", "tensorflow_model_analysis", "tensorflow_transform", "tensorflow_datasets",
+    "tensorflow_data_validation", "tfx_bsl", "kfp", "sklearn", "matplotlib", "pyarrow", "PIL", "jinja2", "pandas",
+)  # fmt: skip
+# Run by Python in every process that finds it, also in that of Keras 3, which itself needs rich.
+SITE = f"""
+import os, sys
+
+sys.modules.update(dict.fromkeys({(*OF_PIPELINES, "yaml")!r}))
+if os.environ.get("TF_USE_LEGACY_KERAS") != "0":
+    sys.modules["rich"] = None
+"""
+CODE = """
+import numpy as np
+import tensorflow as tf
+
+POINTS = np.random.RandomState(0).rand(64, 4).astype("float32")
+LABELS = (POINTS.sum(1) > 2).astype("int64")
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensor_slices(({"x": POINTS}, LABELS)).batch(16).repeat()
+
+
+def eval_fn():
+    return input_fn().take(4)
+
+
+def estimator(units=4, folder="model_dir", **options):
+    columns = [tf.feature_column.numeric_column("x", (4,))]
+    return tf.estimator.DNNClassifier([units], columns, folder, optimizer="Adam", **options)
+
+
+def made():
+    return estimator(), input_fn, eval_fn
+
+
+def wider():
+    return estimator(5), input_fn, eval_fn
+
+
+def deeper():
+    columns = [tf.feature_column.numeric_column("x", (4,))]
+    return tf.estimator.DNNClassifier([4, 4], columns, "model_dir"), input_fn, eval_fn
+
+
+def narrow():
+    return estimator(), lambda: input_fn().map(lambda x, y: ({"x": x["x"][:, :3]}, y)), eval_fn
+
+
+def alone():
+    return estimator()
+
+
+def of_trainer_fn():
+    return {
+        "estimator": estimator(),
+        "train_spec": tf.estimator.TrainSpec(input_fn, 9),
+        "eval_spec": tf.estimator.EvalSpec(eval_fn, steps=2),
+        "eval_input_receiver_fn": None,
+    }
+"""
+PROGRAM = """
+import json, os, sys
+import tfx_estimator
+
+tfx_estimator.bring_back_estimator()
+import code_of_mine
+from tfx_estimator.__main__ import main
+
+code_of_mine.estimator().train(code_of_mine.input_fn, steps=5)
+before = sorted(os.listdir("model_dir"))
+proof = tfx_estimator.convert(*code_of_mine.made(), "converted")
+for name in ("yaml", "rich"):
+    del sys.modules[name]
+words = ["--to", "keras2", "--output", "by_verb"]
+codes = {
+    " ".join(given): main(["convert", *given, *words])
+    for given in (
+        ["model_dir", "--estimator", "code_of_mine:wider"],
+        ["model_dir", "--estimator", "code_of_mine:deeper"],
+        ["model_dir", "--estimator", "code_of_mine:narrow"],
+        ["model_dir", "--estimator", "code_of_mine:nothing"],
+        ["nowhere", "--estimator", "code_of_mine:made"],
+        ["model_dir", "--estimator", "code_of_mine:made", "--network", "it:is"],
+    )
+}
+left = sorted({*os.listdir()} - {"__pycache__"})
+codes["made"] = main(["convert", "model_dir", "--estimator", "code_of_mine:of_trainer_fn", *words])
+same = before == sorted(os.listdir("model_dir"))
+found = [name for name in %r if sys.modules.get(name) is not None]
+print(json.dumps([proof.to_dict(), proof.holds, codes, left, same, found]))
+"""
+
+
+def folder_of(path: Path) -> Path:
+    (path / "code_of_mine.py").write_text(CODE)
+    return path
+
+
+@pytest.mark.equivalence
+def test_code_is_converted_where_tensorflow_is_installed_alone(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(SITE)
+    folder = folder_of(tmp_path)
+    places = os.pathsep.join(map(str, (site, ROOT / "src", folder)))
+    done = run_python("-c", PROGRAM % (OF_PIPELINES,), cwd=folder, PYTHONPATH=places)
+    assert done.returncode == 0, done.stderr[-3000:]
+    proof, holds, codes, left, untouched, imported = json.loads(done.stdout.splitlines()[-1])
+    assert (holds, untouched, imported) == (True, True, [])
+    assert proof["examples"] == 64
+    assert proof["logits"]["estimator"] <= 1e-6
+    assert max(proof["next_steps"].values()) <= 1e-4
+    assert proof["tensors"] == {"weight": 4, "slot": 8, "step": 1, "hyperparameter": 4}
+    made_by = "from 2.16 on, with its Keras 3" if stacks.has_keras_3() else "with Keras 2"
+    assert made_by in (folder / "converted" / "network.py").read_text()
+    assert list(codes.values()) == [4, 4, 4, 4, 2, 2, 0]
+    assert left == ["code_of_mine.py", "converted", "model_dir", "site"]
+    # Two batches, as the EvalSpec says.
+    assert json.loads((folder / "by_verb" / "proof.json").read_text())["examples"] == 32
+    assert "with Keras 2" in (folder / "by_verb" / "network.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    import importlib
+
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+
+    bring_back_estimator()
+    with pytest.MonkeyPatch.context() as patch:
+        folder = folder_of(tmp_path_factory.mktemp("code"))
+        patch.syspath_prepend(str(folder))
+        patch.chdir(folder)
+        module = importlib.import_module("code_of_mine")
+        module.estimator().train(module.input_fn, steps=3)
+        yield module
+
+
+def cut(folder: Path) -> str:
+    """Returns a copy of a model_dir whose data end early."""
+    import shutil
+
+    shutil.copytree("model_dir", folder / "cut")
+    (data,) = (folder / "cut").glob("model.ckpt-3.data-*")
+    data.write_bytes(data.read_bytes()[:-9])
+    return str(folder / "cut")
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("made", "checkpoint", "kind", "words"),
+    [
+        ("wider", None, UserCodeError, r"dnn/hiddenlayer_0/kernel of shape \[4, 4\] is \[4, 5\] there"),
+        ("deeper", None, UserCodeError, "dnn/hiddenlayer_1/kernel is not in it"),
+        ("alone", None, UserCodeError, "the function returns DNNClassifierV2"),
+        ("made", cut, UserCodeError, "cannot be read"),
+        ("made", lambda folder: str(folder), DeclarationError, "there is no checkpoint"),
+    ],
+)
+def test_other_code_or_checkpoints_are_refused_and_nothing_is_written(
+    code: Any,
+    tmp_path: Path,
+    made: str,
+    checkpoint: Callable[[Path], str] | None,
+    kind: type,
+    words: str,
+) -> None:
+    from tfx_estimator.model_fn.bridge.convert import convert, parts
+
+    given = checkpoint(tmp_path) if checkpoint else ""
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(kind, match=words):
+        convert(*parts(getattr(code, made)()), str(tmp_path / "converted"), checkpoint=given)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.unit
+def test_an_optimizer_that_has_trained_here_is_named(code: Any, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.bridge.convert import convert
+
+    columns, optimizer = [tf.feature_column.numeric_column("x", (4,))], tf.keras.optimizers.legacy.Adam()
+    estimator = tf.estimator.DNNClassifier([2], columns, str(tmp_path / "own"), optimizer=optimizer)
+    estimator.train(code.input_fn, steps=1)
+    with pytest.raises(UserCodeError, match="the optimizer Adam has trained in this process"):
+        convert(estimator, code.input_fn, code.eval_fn, str(tmp_path / "converted"))
+
+
+@pytest.mark.unit
+def test_a_wrong_weight_fails_the_proof(code: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfx_estimator.model_fn.bridge.canned import conversion
+    from tfx_estimator.model_fn.bridge.convert import convert
+
+    values = conversion.weights.values
+    monkeypatch.setattr(
+        conversion.weights, "values", lambda *given: ((name, np.asarray(each) + 1) for name, each in values(*given))
+    )
+    with pytest.raises(NotEqualError, match="logits of the estimator"):
+        convert(*code.made(), str(tmp_path / "converted"), "keras2")
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,68 @@
+"""The proof of a training in which rounding grows: the first step of it is compared all the same."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+RATE = 3.99
+
+
+def step(value: Any, rate: float) -> Any:
+    """Applies a chaotic map twice: rounding grows about fourfold."""
+    for _ in range(2):
+        value = rate * value * (1.0 - value)
+    return value
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> list[Any]:
+    """The tensors of such a training."""
+    from tfx_estimator.model_fn.bridge import steps
+    from tfx_estimator.model_fn.bridge.draws import Draws
+    from tfx_estimator.model_fn.bridge.tensors import Reader
+    from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+
+    with tf.Graph().as_default() as graph:
+        weight = tf.compat.v1.get_variable("weight", initializer=[0.3, 0.4, 0.6], dtype=tf.float32)
+        update = tf.compat.v1.assign(weight, step(weight, RATE))
+        scaffold = tf.compat.v1.train.Scaffold(saver=tf.compat.v1.train.Saver())
+        spec = types.SimpleNamespace(
+            mode=ModeKeys.TRAIN, loss=tf.reduce_sum(weight), train_op=update, scaffold=scaffold
+        )
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            checkpoint = scaffold.saver.save(session, str(tmp_path / "model.ckpt"))
+    after = steps.train(graph, spec, checkpoint, lambda: iter([{}] * 100), Draws(), str(tmp_path))  # type: ignore[arg-type]
+    assert len(after.losses) == steps.STEPS
+    tensor = types.SimpleNamespace(name="weight", kind="weight")
+    placed = types.SimpleNamespace(tensor=tensor, place="weight", factor=1.0)
+    return [after, list(after.tensors([placed], Reader(checkpoint)))]
+
+
+@pytest.mark.unit
+def test_a_wrong_rate_is_found_though_rounding_explains_any_difference_after_all_steps(trained: list[Any]) -> None:
+    from tfx_estimator.model_fn.bridge import steps
+
+    after, moved = trained
+    assert [count for count, *_ in moved] == [1, steps.STEPS]
+    (*_, at_first), (*_, at_last) = moved
+    assert at_first < 1e-5
+    assert at_last > 0.1
+    for rate in (RATE, 1.01 * RATE, 0.9 * RATE):
+        weight = tf.Variable([0.3, 0.4, 0.6])
+
+        def train(_: Any, weight: tf.Variable = weight, rate: float = rate) -> Any:
+            loss = tf.reduce_sum(weight)
+            weight.assign(step(weight, rate))
+            return loss
+
+        found = steps.compare(after, moved, train, range(100), {"weight": weight})
+        assert set(found["wrong"]) == (set() if rate == RATE else {"weight"})
+        assert found["rounding"] == []
+        # Of the right one, what the first step proves.
+        assert found["next_steps"]["weight"] <= 1e-4 or rate != RATE
