@@ -14,6 +14,8 @@ from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack import keras2
 
 _POLL_SECONDS = 1
+# What an optimizer's apply_gradients calls if gradients are added up in it.
+_REDUCES = {"apply_gradients", "merge_call", "all_reduce", "reduce_to", "batch_reduce_to", "_distributed_apply"}
 
 
 def apply(patches: Iterable[Patch]) -> None:
@@ -101,8 +103,41 @@ def _list_wrapped_alone(original: Any, *args: Any, **kwargs: Any) -> Any:
     return create_and_list
 
 
+def _reduce_first(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    own = type(self).apply_gradients
+    if own.__module__.startswith("tensorflow.") or _names(own.__code__) & _REDUCES:
+        return
+
+    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            scaled = tf.compat.v1.get_default_graph()._is_loss_scaled_by_optimizer
+            kind = tf.distribute.ReduceOp.SUM if scaled else tf.distribute.ReduceOp.MEAN
+            pairs = [(tf.convert_to_tensor(each), variable) for each, variable in grads_and_vars if each is not None]
+            reduced = context.merge_call(
+                lambda strategy, *pairs: strategy.extended.batch_reduce_to(kind, pairs), args=tuple(pairs)
+            )
+            grads_and_vars = [(gradient, variable) for gradient, (_, variable) in zip(reduced, pairs)]
+        return own(self, grads_and_vars, *args, **kwargs)
+
+    self.apply_gradients = apply_gradients
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Returns the names that a function uses, and those within it."""
+    return {*code.co_names}.union(*(_names(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
 # For tasks that train or evaluate under several replicas.
 REPLICA_PATCHES = (
+    Patch(
+        "tensorflow.python.training.optimizer:Optimizer.__init__",
+        _reduce_first,
+        reason="an optimizer with an apply_gradients of its own, such as BERT's AdamWeightDecayOptimizer, adds up no "
+        "gradients: each replica trains a model of its own",
+        until="there is no tf.estimator",
+    ),
     Patch(
         "tensorflow_estimator.python.estimator.canned.optimizers:get_optimizer_instance_v2",
         _copy_optimizer,

@@ -30,6 +30,7 @@ from tfx_estimator.components.trainer.user_input.input_check import (
     read_part,
 )
 from tfx_estimator.components.trainer.user_input.shared_batches import call_input_fn, check_dataset
+from tfx_estimator.model_fn.bridge.tpu import params_in
 from tfx_estimator.model_fn.parallel.strategies import make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -83,7 +84,8 @@ def check_inputs(spec: Spec, distribution: Distribution) -> None:
     ):
         if needed:
             with tf.Graph().as_default():
-                check_dataset(call_input_fn(each.input_fn, mode, estimator.params, estimator.config), mode)
+                params = params_in(estimator, mode)
+                check_dataset(call_input_fn(each.input_fn, mode, params, estimator.config), mode)
 
 
 @contextmanager

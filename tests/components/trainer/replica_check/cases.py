@@ -94,6 +94,13 @@ class Assigning(train.Optimizer):
         return tf.group(*assigned, global_step.assign_add(1))
 
 
+class Hiding(Assigning):
+    """One that is taken for one that hands its gradients on."""
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> tf.Operation:
+        return super().apply_gradients(*args, **kwargs)
+
+
 class Overriding(train.Optimizer):
     """The same update where TensorFlow's own apply_gradients calls it."""
 
@@ -113,6 +120,7 @@ class Overriding(train.Optimizer):
 OPTIMIZERS |= {
     "assigning": Assigning,
     "assigning-warm-up": lambda: Assigning(warms_up=True),
+    "hiding": Hiding,
     "reducing": lambda: Assigning(reduces=True),
     "overriding": Overriding,
 }
