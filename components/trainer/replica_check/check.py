@@ -172,8 +172,8 @@ def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> 
 def _not_reduced(apart: Sequence[str]) -> UserCodeError:
     shown = ", ".join(f"`{name}`" for name in apart[:_SHOWN]) + (", …" if apart[_SHOWN:] else "")
     return UserCodeError(
-        "the optimizer's own apply_gradients does not add up the gradients of all replicas, and each trains a model of "
-        f"its own: under {_REPLICAS} replicas the copies of {shown} differ",
+        "the model_fn's own update does not add up the gradients of all replicas, and each trains a model of its own: "
+        f"under {_REPLICAS} replicas the copies of {shown} differ",
         expected="the same update in each replica",
         todo="move the update to `_resource_apply_dense`, which apply_gradients of tf.compat.v1.train.Optimizer calls; "
         "or reduce the gradients first, by `batch_reduce_to` in a merge_call; or declare the strategy one_device",

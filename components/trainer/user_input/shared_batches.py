@@ -150,7 +150,7 @@ def split_batches(
     if not training:
         dataset = fill_short_batches(dataset, replicas)
     names = tensor_names(dataset)
-    firsts = {spec.shape[0] if spec.shape.rank else None for _, spec in _leaves(dataset)}
+    firsts = {tf.compat.dimension_value(spec.shape[0]) if spec.shape.rank else None for _, spec in _leaves(dataset)}
     # If only some tensors are static, it need not be the batch size, but may be that of a table or of a sequence.
     static = firsts.pop() if len(firsts) == 1 else None
     if static is not None and training:

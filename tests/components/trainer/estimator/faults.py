@@ -168,10 +168,27 @@ def assign_apart() -> list[float]:
         return [session.run(copy).item() for copy in weight.values]
 
 
+def read_step() -> list[int]:
+    """Returns the global step that each replica reads late, in a step that adds to it."""
+
+    def model_fn() -> Any:
+        step = v1.train.get_or_create_global_step()
+        with tf.control_dependencies([tf.numpy_function(lambda: time.sleep(0.5), [], [])]):
+            read = step.read_value()
+        return read, step.assign_add(1)
+
+    strategy = mirrored()
+    with tf.Graph().as_default(), strategy.scope(), v1.Session() as session:
+        read, update = strategy.extended.call_for_each_replica(model_fn)
+        session.run(v1.global_variables_initializer())
+        return [int(value) for value in session.run((read.values, strategy.group(update)))[0]]
+
+
 FAULTS: tuple[Callable[[], Any], ...] = (
     count_runs,
     wait_for_chief,
     assign_apart,
+    read_step,
     hand_over_optimizer,
     measure_baseline,
     keep_momentum,
