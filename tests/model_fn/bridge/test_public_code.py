@@ -1,7 +1,8 @@
 """Public code of TensorFlow 1 runs without an edit, on made-up data.
 
-`TFX_ESTIMATOR_PUBLIC_CODE` names a folder with checkouts: `bert` and `electra` of google-research, `DeepCTR`, `tf_repos`
-of lambdaji, and `official`, the unpacked wheel tf-models-official 0.0.3.dev1. What is not there is skipped.
+`TFX_ESTIMATOR_PUBLIC_CODE` names a folder with checkouts: `bert` and `electra` of google-research, `DeepCTR` of
+shenweichen, `tf_repos` of lambdaji, and `official`, the unpacked wheel tf-models-official 0.0.3.dev1. What is not
+there is skipped.
 """
 
 from __future__ import annotations
