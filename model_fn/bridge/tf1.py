@@ -79,6 +79,7 @@ def is_foreign(importer: Mapping[str, Any]) -> bool:
     return not package.startswith(_OF_TENSORFLOW_2)
 
 
+@functools.lru_cache(maxsize=1)
 def show(sees: Sees = is_foreign) -> None:
     """Gives `import tensorflow` the API of TensorFlow 1 in the modules that `sees` names, from now on."""
     original, face = builtins.__import__, tensorflow_1()
@@ -148,7 +149,5 @@ def _name_of_1(error: BaseException) -> Optional[str]:
 
 def place_of(error: BaseException) -> str:
     """Returns the last line that a program, not TensorFlow, ran before an error: `train.py, line 12`."""
-    frames = [each for each in traceback.walk_tb(error.__traceback__) if is_foreign(each[0].f_globals)]
-    own = [each for each in frames if "__file__" in each[0].f_globals or each[0].f_globals["__name__"] == "__main__"]
-    frame, line = own[-1]
+    frame, line = [each for each in traceback.walk_tb(error.__traceback__) if is_foreign(each[0].f_globals)][-1]
     return f"{frame.f_code.co_filename}, line {line}"

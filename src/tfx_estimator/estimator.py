@@ -30,16 +30,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     from tfx_estimator import TfxEstimatorError, bring_back_estimator
 
-    parser = argparse.ArgumentParser("python -m tfx_estimator.estimator", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "-m", dest="is_module", action="store_true", help="the program is a module, as after `python -m`"
-    )
-    parser.add_argument(
-        "--tf1", action="store_true", help="the program was written for TensorFlow 1: tf.Session, tf.layers, tf.contrib"
-    )
-    parser.add_argument("program", help="a Python file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's arguments")
+    parser = make_parser()
     given = parser.parse_args(arguments)
     # As Python itself does.
     sys.path[0] = os.getcwd() if given.is_module else os.path.dirname(os.path.abspath(given.program))
@@ -62,6 +53,21 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         if not ours:
             raise
         parser.exit(ours.exit_code, f"tfx-estimator: {place_of(error)}: {ours}\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser of its command line."""
+    parser = argparse.ArgumentParser("python -m tfx_estimator.estimator", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "-m", dest="is_module", action="store_true", help="the program is a module, as after `python -m`"
+    )
+    parser.add_argument(
+        "--tf1", action="store_true", help="the program was written for TensorFlow 1: tf.Session, tf.layers, tf.contrib"
+    )
+    parser.add_argument("program", help="a Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's arguments")
+    return parser
 
 
 def _is_module(name: str) -> bool:
