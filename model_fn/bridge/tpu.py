@@ -52,8 +52,9 @@ class WithoutTpu(tf.estimator.Estimator):
         size = self._sizes.get(mode)
         if size is not None and batch is not None:
             leaves = (leaf for leaf in tf.nest.flatten(batch) if getattr(leaf, "shape", None) and leaf.shape.rank)
-            found = [size for leaf in leaves if (size := tf.compat.dimension_value(leaf.shape[0])) is not None]
-            size = found[0] if found else size // tf.distribute.get_strategy().num_replicas_in_sync
+            static = [tf.compat.dimension_value(leaf.shape[0]) for leaf in leaves]
+            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            size = next((each for each in static if each is not None), size // replicas)
         _ADDED.params = {"use_tpu": False, **({} if size is None else {"batch_size": size})}
         try:
             yield
