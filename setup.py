@@ -155,6 +155,8 @@ setup(
         "tfx1-15-locked": locked("tfx1.15"),
         "tfx1-21-locked": locked("tfx1.21"),
         "estimator": ESTIMATOR_REQUIREMENTS,
+        # `tf.contrib.layers` and `tf.contrib.slim`, for `python -m tfx_estimator.estimator --tf1`.
+        "slim": ["tf_slim==1.1.0"],
         # For `tracking: {mlflow: URI}`.
         "mlflow": ["mlflow>=2.9"],
         "dev": DEV_REQUIREMENTS,

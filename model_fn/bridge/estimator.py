@@ -30,7 +30,7 @@ _NAMES = {
 _OF_TPUS = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 
 
-def bring_back_estimator() -> ModuleType:
+def bring_back_estimator(tf1: bool = False) -> ModuleType:
     """Sets `tf.estimator` and `tf.compat.v1.estimator` if TensorFlow has neither.
 
     It may be called before or after `import tensorflow`, and more than once, but before Keras is first used: an
@@ -44,8 +44,13 @@ def bring_back_estimator() -> ModuleType:
 
         estimator = tf.estimator.Estimator(model_fn, "model")
 
+    Args:
+        tf1: True if the program was written for TensorFlow 1: whatever it imports from now on, but for packages named
+            `tensorflow_…` and the like, gets `tf.compat.v1` for `import tensorflow`, with `tf.contrib`; and TensorFlow
+            2's behaviour is off.
+
     Returns:
-        `tf.estimator`.
+        `tf.estimator` as the program sees it.
 
     Raises:
         PipelineError: TensorFlow, tensorflow-estimator or tf_keras is not installed, or `tf.keras` is Keras 3 already.
@@ -59,8 +64,29 @@ def bring_back_estimator() -> ModuleType:
             expected="TensorFlow, tf_keras and tensorflow-estimator",
             todo=install_command("estimator"),
         ) from error
-    if hasattr(tf, "estimator"):
+    if not hasattr(tf, "estimator"):
+        _bring_back(tf)
+    _mend_layers()
+    if not tf1:
         return tf.estimator
+    from tfx_estimator.model_fn.bridge import tf1 as tensorflow_1
+
+    tf.compat.v1.disable_v2_behavior()
+    tensorflow_1.show()
+    return tf.compat.v1.estimator
+
+
+def _mend_layers() -> None:
+    """Lets TensorFlow find its BatchNormalization of TensorFlow 1, which it looks for in a package of no Keras 2."""
+    from tensorflow.python.layers import normalization
+    from tensorflow.python.util.lazy_loader import LazyLoader
+
+    keras = _KERAS_2 if importlib.util.find_spec(_KERAS_2) else "keras"
+    place = f"{keras}.src.legacy_tf_layers.normalization"
+    normalization.normalization = LazyLoader("normalization", vars(normalization), place)
+
+
+def _bring_back(tf: Any) -> None:
     _check_keras(tf)
     _prefer_keras_2(tf)
     _stand_in(tf)
@@ -73,10 +99,10 @@ def bring_back_estimator() -> ModuleType:
             expected="tensorflow-estimator 2.15.0",
             todo="pip install --no-deps tensorflow-estimator==2.15.0",
         ) from error
-    for v2_of, v1_of in ((tf, tf.compat.v1), (tf.compat.v2, tf.compat.v1.compat.v1)):
-        v2_of.estimator, v1_of.estimator = v2, v1
+    tf.estimator = v2
+    for each in (tf, tf.compat.v1, tf.compat.v2):
+        each.compat.v1.estimator, each.compat.v2.estimator = v1, v2
     _give_names()
-    return v2
 
 
 def _prefer_keras_2(tf: Any) -> None:

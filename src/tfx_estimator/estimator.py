@@ -2,8 +2,10 @@
 
     python -m tfx_estimator.estimator train.py --its=arguments
     python -m tfx_estimator.estimator -m trainer.task --its=arguments
+    python -m tfx_estimator.estimator --tf1 train.py --its=arguments
 
-are `python train.py …` and `python -m trainer.task …` after `tfx_estimator.bring_back_estimator()`.
+are `python train.py …` and `python -m trainer.task …` after `tfx_estimator.bring_back_estimator()`; the last one is for
+a program that was written for TensorFlow 1.
 """
 
 from __future__ import annotations
@@ -28,27 +30,44 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     from tfx_estimator import TfxEstimatorError, bring_back_estimator
 
-    parser = argparse.ArgumentParser("python -m tfx_estimator.estimator", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "-m", dest="is_module", action="store_true", help="the program is a module, as after `python -m`"
-    )
-    parser.add_argument("program", help="a Python file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's arguments")
+    parser = make_parser()
     given = parser.parse_args(arguments)
     # As Python itself does.
     sys.path[0] = os.getcwd() if given.is_module else os.path.dirname(os.path.abspath(given.program))
     if not (_is_module(given.program) if given.is_module else os.path.isfile(given.program)):
         parser.error(f"there is no {'module' if given.is_module else 'file'} {given.program}")
+    sys.argv = [given.program, *given.arguments]
     try:
-        bring_back_estimator()
+        bring_back_estimator(given.tf1)
     except TfxEstimatorError as error:
         parser.exit(error.exit_code, f"tfx-estimator: {error}\n")
-    sys.argv = [given.program, *given.arguments]
-    if given.is_module:
-        runpy.run_module(given.program, run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(given.program, run_name="__main__")
+    from tfx_estimator.model_fn.bridge.tf1 import lacks, place_of
+
+    try:
+        if given.is_module:
+            runpy.run_module(given.program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(given.program, run_name="__main__")
+    except Exception as error:
+        ours = error if isinstance(error, TfxEstimatorError) else None if given.tf1 else lacks(error)
+        if not ours:
+            raise
+        parser.exit(ours.exit_code, f"tfx-estimator: {place_of(error)}: {ours}\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser of its command line."""
+    parser = argparse.ArgumentParser("python -m tfx_estimator.estimator", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "-m", dest="is_module", action="store_true", help="the program is a module, as after `python -m`"
+    )
+    parser.add_argument(
+        "--tf1", action="store_true", help="the program was written for TensorFlow 1: tf.Session, tf.layers, tf.contrib"
+    )
+    parser.add_argument("program", help="a Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's arguments")
+    return parser
 
 
 def _is_module(name: str) -> bool:

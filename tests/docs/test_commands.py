@@ -20,6 +20,7 @@ import tfx_estimator
 from tests.docs.pages import Page
 from tests.root import ROOT
 from tfx_estimator.__main__ import VERBS, main, make_parser
+from tfx_estimator.estimator import make_parser as make_runner
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.stack.stacks import STACKS
 from tfx_estimator.pipeline.config import load
@@ -211,7 +212,7 @@ def test_commands_flags_and_variables_in_the_text_exist(page: Page) -> None:
     strategies = next(action.choices for action in parsers["bench"]._actions if action.dest == "what")["strategies"]
     flags = {
         flag
-        for parser in (program, *parsers.values(), strategies)
+        for parser in (program, *parsers.values(), strategies, make_runner())
         for each in parser._actions
         for flag in each.option_strings
     }

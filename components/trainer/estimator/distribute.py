@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.components.trainer.user_input.shared_batches import SEED
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+from tfx_estimator.model_fn.bridge.tpu import WithoutTpu
 from tfx_estimator.model_fn.user_models.warm_start import Matched, match, of_graph, shape_of
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
@@ -83,6 +84,11 @@ def rebuild(estimator: tf.estimator.Estimator, **changes: Any) -> tf.estimator.E
         kept[saves] = getattr(config, saves)
     # By default a worker of parameter_server sleeps five seconds and more before it trains.
     rebuilt = tf.estimator.RunConfig(**{**kept, **changes}, experimental_max_worker_delay_secs=0)
+    # Of a TPUEstimator's, which the model_fn may read.
+    if hasattr(config, "tpu_config"):
+        rebuilt.tpu_config = config.tpu_config
+    if isinstance(estimator, WithoutTpu):
+        return estimator.rebuilt(rebuilt)
     # The model_fn is already bound to its params; an input_fn may take them as well.
     made = tf.estimator.Estimator(estimator.model_fn, config=rebuilt, warm_start_from=estimator._warm_start_settings)
     made._params = estimator.params

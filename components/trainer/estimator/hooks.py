@@ -266,7 +266,7 @@ class _BatchCounter:
         # Labels first: a feature may have no batch dimension, such as a table.
         leaves = [leaf for leaf in tf.nest.flatten((labels, features)) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
         if mode == ModeKeys.TRAIN and leaves:
-            size = leaves[0].shape.rank and leaves[0].shape[0]
+            size = leaves[0].shape.rank and tf.compat.dimension_value(leaves[0].shape[0])
             size = count_rows(leaves[0]) if size is None else size
             self._replicas.append((tf.compat.v1.get_default_graph(), size))
 

@@ -14,6 +14,8 @@ from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack import keras2
 
 _POLL_SECONDS = 1
+# What an optimizer's apply_gradients calls if gradients are added up in it.
+_REDUCES = {"merge_call", "all_reduce", "reduce_to", "batch_reduce_to", "_distributed_apply"}
 
 
 def apply(patches: Iterable[Patch]) -> None:
@@ -101,8 +103,69 @@ def _list_wrapped_alone(original: Any, *args: Any, **kwargs: Any) -> Any:
     return create_and_list
 
 
+def _reduce_first(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    if _adds_up(*type(self).__mro__):
+        return
+    own = type(self).apply_gradients
+
+    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            scaled = tf.compat.v1.get_default_graph()._is_loss_scaled_by_optimizer
+            kind = tf.distribute.ReduceOp.SUM if scaled else tf.distribute.ReduceOp.MEAN
+            pairs = [(tf.convert_to_tensor(each), variable) for each, variable in grads_and_vars if each is not None]
+            reduced = context.merge_call(
+                lambda strategy, *pairs: strategy.extended.batch_reduce_to(kind, pairs), args=tuple(pairs)
+            )
+            grads_and_vars = [(gradient, variable) for gradient, (_, variable) in zip(reduced, pairs)]
+        return own(self, grads_and_vars, *args, **kwargs)
+
+    self.apply_gradients = apply_gradients
+
+
+def _adds_up(owner: Any, *bases: Any) -> bool:
+    """Returns True if the apply_gradients of a class adds up the gradients of all replicas, or calls one that may."""
+    own = vars(owner).get("apply_gradients")
+    if own is None:
+        return _adds_up(*bases)
+    names = _names(own.__code__) if isinstance(own, types.FunctionType) else _REDUCES
+    if "apply_gradients" in names:
+        return "super" not in names or _adds_up(*bases)
+    return own.__module__.startswith("tensorflow.") or bool(names & _REDUCES)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Returns the names that a function uses, and those within it."""
+    return {*code.co_names}.union(*(_names(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
+def _update_after_reads(original: Any, self: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
+    if tf.executing_eagerly() or var is not tf.compat.v1.train.get_global_step():
+        return original(self, var, *args, **kwargs)
+    readers = [each for copy in getattr(var, "values", ()) for each in copy.handle.consumers()]
+    # What is within a tf.cond may not run.
+    reads = [each for each in readers if each.type == "ReadVariableOp" and not each._get_control_flow_context()]
+    with tf.control_dependencies(reads):
+        return original(self, var, *args, **kwargs)
+
+
 # For tasks that train or evaluate under several replicas.
 REPLICA_PATCHES = (
+    Patch(
+        "tensorflow.python.training.optimizer:Optimizer.__init__",
+        _reduce_first,
+        reason="an optimizer with an apply_gradients of its own, such as BERT's AdamWeightDecayOptimizer, adds up no "
+        "gradients: each replica trains a model of its own",
+        until="there is no tf.estimator",
+    ),
+    Patch(
+        "tensorflow.python.distribute.distribute_lib:StrategyExtendedV2.update",
+        _update_after_reads,
+        reason="where a model_fn itself adds to the global step, a replica may read it after that, and train with "
+        "another learning rate than the others",
+        until="there is no tf.estimator",
+    ),
     Patch(
         "tensorflow_estimator.python.estimator.canned.optimizers:get_optimizer_instance_v2",
         _copy_optimizer,

@@ -25,6 +25,7 @@ from tfx_estimator.components.trainer.replica_check import check as replica_chec
 from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN, SETTINGS_KEY
 from tfx_estimator.components.trainer.task.user_code import function_of, make_fn_args, tell, warm_start_of
 from tfx_estimator.components.trainer.user_input.shared_batches import share
+from tfx_estimator.model_fn.bridge.tpu import without_tpu
 from tfx_estimator.model_fn.parallel.division import whole_network
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -134,6 +135,7 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
             expected="EvalSpec(..., exporters=[tf.estimator.FinalExporter(name, serving_input_receiver_fn)])",
             todo="add one",
         )
+    spec["estimator"] = without_tpu(spec["estimator"])
     folder, own = spec["estimator"].model_dir, fn_args.model_run_dir
     if os.path.normpath(folder) != os.path.normpath(own) and not folder.startswith(os.path.join(own, "")):
         raise UserCodeError(

@@ -30,6 +30,7 @@ from tfx_estimator.components.trainer.user_input.input_check import (
     read_part,
 )
 from tfx_estimator.components.trainer.user_input.shared_batches import call_input_fn, check_dataset
+from tfx_estimator.model_fn.bridge.tpu import params_in
 from tfx_estimator.model_fn.parallel.strategies import make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -83,7 +84,8 @@ def check_inputs(spec: Spec, distribution: Distribution) -> None:
     ):
         if needed:
             with tf.Graph().as_default():
-                check_dataset(call_input_fn(each.input_fn, mode, estimator.params, estimator.config), mode)
+                params = params_in(estimator, mode)
+                check_dataset(call_input_fn(each.input_fn, mode, params, estimator.config), mode)
 
 
 @contextmanager
@@ -170,8 +172,8 @@ def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> 
 def _not_reduced(apart: Sequence[str]) -> UserCodeError:
     shown = ", ".join(f"`{name}`" for name in apart[:_SHOWN]) + (", …" if apart[_SHOWN:] else "")
     return UserCodeError(
-        "the optimizer's own apply_gradients does not add up the gradients of all replicas, and each trains a model of "
-        f"its own: under {_REPLICAS} replicas the copies of {shown} differ",
+        "the model_fn's own update does not add up the gradients of all replicas, and each trains a model of its own: "
+        f"under {_REPLICAS} replicas the copies of {shown} differ",
         expected="the same update in each replica",
         todo="move the update to `_resource_apply_dense`, which apply_gradients of tf.compat.v1.train.Optimizer calls; "
         "or reduce the gradients first, by `batch_reduce_to` in a merge_call; or declare the strategy one_device",

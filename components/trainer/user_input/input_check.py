@@ -11,6 +11,7 @@ from tensorflow.python.util import nest
 
 from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.rows import size_of
+from tfx_estimator.model_fn.bridge.tpu import params_in
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
@@ -70,7 +71,7 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
         seed = estimator.config.tf_random_seed
         tf.compat.v1.set_random_seed(shared_batches.SEED if seed is None else seed)
         input_fn = spec["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
-        made = shared_batches.call_input_fn(input_fn, mode, estimator.params, estimator.config, context)
+        made = shared_batches.call_input_fn(input_fn, mode, params_in(estimator, mode), estimator.config, context)
         dataset = shared_batches.check_dataset(made, mode)
         options = tf.data.Options()
         # As when workers share it: otherwise the order may differ each time.

@@ -17,6 +17,7 @@ from tensorflow.python.util import function_utils, nest
 
 from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, fill_short_batches, take_rows
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.model_fn.bridge import iterators
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.problems import nearest_multiples
@@ -124,12 +125,12 @@ def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
 def call_input_fn(
     input_fn: InputFn, mode: str, params: Any, config: Any, context: Optional[tf.distribute.InputContext] = None
 ) -> Any:
-    """Calls an input_fn as an Estimator does."""
+    """Calls an input_fn as an Estimator does; returns the data set in place of `iterator.get_next()` where possible."""
     context = context or tf.distribute.InputContext()
     known = {"mode": mode, "params": params, "config": config, _CONTEXT: context}
     accepted = function_utils.fn_args(input_fn)
     with tf.device("/cpu:0"):
-        return input_fn(**{name: value for name, value in known.items() if name in accepted})
+        return iterators.call(lambda: input_fn(**{name: known[name] for name in known if name in accepted}))
 
 
 def split_batches(
@@ -149,7 +150,7 @@ def split_batches(
     if not training:
         dataset = fill_short_batches(dataset, replicas)
     names = tensor_names(dataset)
-    firsts = {spec.shape[0] if spec.shape.rank else None for _, spec in _leaves(dataset)}
+    firsts = {tf.compat.dimension_value(spec.shape[0]) if spec.shape.rank else None for _, spec in _leaves(dataset)}
     # If only some tensors are static, it need not be the batch size, but may be that of a table or of a sequence.
     static = firsts.pop() if len(firsts) == 1 else None
     if static is not None and training:

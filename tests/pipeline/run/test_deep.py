@@ -207,7 +207,7 @@ def test_tensors_that_several_replicas_cannot_share_are_reported_before_ingestio
     tutorial = (EXAMPLES / "multi-worker-tutorial" / "tutorial.py").read_text()
     batches = "return examples.batch(BATCH_SIZE)"
     assert batches in tutorial
-    tensors = "return tf.compat.v1.data.make_one_shot_iterator(examples.batch(BATCH_SIZE)).get_next()"
+    tensors = "return tuple(map(tf.identity, tf.compat.v1.data.make_one_shot_iterator(examples.batch(4)).get_next()))"
     files = {"tensors": tutorial.replace(batches, tensors)}
     stderr = deep(4, "trainer.distribution.train=mirrored:2", trainer="module_file: tensors.py", **files).err
     assert "TrainSpec.input_fn returns (" in stderr

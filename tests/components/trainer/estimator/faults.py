@@ -141,9 +141,54 @@ def keep_momentum() -> list[float]:
     return saved
 
 
+class Assigning(v1.train.Optimizer):
+    """Has an apply_gradients of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(use_locking=False, name="Assigning")
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> tf.Operation:
+        return tf.group(*(variable.assign_sub(gradient) for gradient, variable in grads_and_vars))
+
+
+def assign_apart() -> list[float]:
+    """Returns both replicas' copies of a weight after a step, with the gradients 1 and 3."""
+
+    def model_fn() -> tf.Operation:
+        weight = v1.get_variable("weight", initializer=0.0)
+        gradient = 1.0 + 2.0 * tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+        return Assigning().apply_gradients([(tf.gradients(gradient * weight, weight)[0], weight)])
+
+    strategy = mirrored()
+    with tf.Graph().as_default(), strategy.scope(), v1.Session() as session:
+        step = strategy.group(strategy.extended.call_for_each_replica(model_fn))
+        (weight,) = v1.global_variables()
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        return [session.run(copy).item() for copy in weight.values]
+
+
+def read_step() -> list[int]:
+    """Returns the global step that each replica reads late, in a step that adds to it."""
+
+    def model_fn() -> Any:
+        step = v1.train.get_or_create_global_step()
+        with tf.control_dependencies([tf.numpy_function(lambda: time.sleep(0.5), [], [])]):
+            read = step.read_value()
+        return read, step.assign_add(1)
+
+    strategy = mirrored()
+    with tf.Graph().as_default(), strategy.scope(), v1.Session() as session:
+        read, update = strategy.extended.call_for_each_replica(model_fn)
+        session.run(v1.global_variables_initializer())
+        return [int(value) for value in session.run((read.values, strategy.group(update)))[0]]
+
+
 FAULTS: tuple[Callable[[], Any], ...] = (
     count_runs,
     wait_for_chief,
+    assign_apart,
+    read_step,
     hand_over_optimizer,
     measure_baseline,
     keep_momentum,

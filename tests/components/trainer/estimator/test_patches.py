@@ -31,6 +31,8 @@ def found() -> tuple[Found, Found]:
 CHECKS: dict[str, tuple[Any, Any]] = {
     "CheckpointSaverHook.__init__": (None, [0, 7, 14, 20]),
     "SessionManager.__init__": ([30], [1]),
+    "Optimizer.__init__": ([-1.0, -3.0], [-2.0, -2.0]),
+    "StrategyExtendedV2.update": ([1, 1], [0, 0]),
     "get_optimizer_instance_v2": ("Cannot set `iterations` to a new Variable", 2),
     "BinaryClassHead._update_accuracy_baseline": (
         {"one device": 0.75, "replicas": 0.375},

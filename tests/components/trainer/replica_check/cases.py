@@ -61,6 +61,12 @@ def updates(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
     return optimizer.get_updates(loss, tf.compat.v1.trainable_variables())[0]
 
 
+def by_hand(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
+    variables = tf.compat.v1.trainable_variables()
+    assigned = [each.assign_sub(0.1 * gradient) for each, gradient in zip(variables, tf.gradients(loss, variables))]
+    return tf.group(*assigned, train.get_global_step().assign_add(1))
+
+
 def alone(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
     if tf.distribute.get_strategy().num_replicas_in_sync > 1:
         raise ValueError("this code knows of one device")
@@ -70,21 +76,15 @@ def alone(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
 class Assigning(train.Optimizer):
     """As BERT's: slots by get_variable, and assignments in its own apply_gradients."""
 
-    def __init__(self, reduces: bool = False, warms_up: bool = False) -> None:
+    def __init__(self, warms_up: bool = False) -> None:
         super().__init__(use_locking=False, name="Assigning")
-        self._reduces, self._warms_up = reduces, warms_up
+        self._warms_up = warms_up
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> tf.Operation:
-        gradients, variables = zip(*grads_and_vars)
-        if self._reduces:
-            gradients = tf.distribute.get_replica_context().merge_call(
-                lambda strategy, *pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, pairs),
-                args=tuple(zip(gradients, variables)),
-            )
         # The first step of a warm-up changes only the slots.
         rate = 0.01 * tf.cast(global_step, tf.float32) if self._warms_up else 0.1
         assigned = []
-        for gradient, variable in zip(gradients, variables):
+        for gradient, variable in grads_and_vars:
             zeros = tf.zeros_initializer()
             moment = tf.compat.v1.get_variable(
                 f"{variable.name.partition(':')[0]}/adam_m", variable.shape, initializer=zeros, trainable=False
@@ -92,6 +92,24 @@ class Assigning(train.Optimizer):
             after = 0.9 * moment + 0.1 * gradient
             assigned += [variable.assign(variable - rate * after), moment.assign(after)]
         return tf.group(*assigned, global_step.assign_add(1))
+
+
+class Calling(Assigning):
+    """Calls another one's that adds up no gradients."""
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> tf.Operation:
+        return super().apply_gradients(*args, **kwargs)
+
+
+class Reducing(Assigning):
+    """Adds up the gradients itself."""
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> tf.Operation:
+        pairs = tuple(grads_and_vars)
+        reduced = tf.distribute.get_replica_context().merge_call(
+            lambda strategy, *pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, pairs), args=pairs
+        )
+        return super().apply_gradients(zip(reduced, [variable for _, variable in pairs]), *args, **kwargs)
 
 
 class Overriding(train.Optimizer):
@@ -113,10 +131,11 @@ class Overriding(train.Optimizer):
 OPTIMIZERS |= {
     "assigning": Assigning,
     "assigning-warm-up": lambda: Assigning(warms_up=True),
-    "reducing": lambda: Assigning(reduces=True),
+    "calling": Calling,
+    "reducing": Reducing,
     "overriding": Overriding,
 }
-STEPS = {"minimize": minimize, "apply": apply, "clip": clip, "updates": updates, "alone": alone}
+STEPS = {"minimize": minimize, "apply": apply, "clip": clip, "updates": updates, "hand": by_hand, "alone": alone}
 
 
 def input_fn() -> tf.data.Dataset:

@@ -200,6 +200,31 @@ def test_with_one_replica_an_input_fn_may_return_anything():
     assert list(taken.as_numpy_iterator()) == [1, 3]
 
 
+@pytest.mark.parametrize(
+    ("pick", "last"),
+    [
+        (lambda features, label: (features, label), ({"x": [6, 7], "words": [b"6", b"7"]}, [16, 17])),
+        (lambda features, label: ({"x": label, "none": None}, features["x"]), ({"x": [16, 17]}, [6, 7])),
+        (lambda features, label: [{"words": features["words"]}, label], ({"words": [b"6", b"7"]}, [16, 17])),
+    ],
+    ids=["all", "some", "list"],
+)
+def test_the_elements_of_a_one_shot_iterator_are_shared_as_its_data_set(pick, last):
+    def input_fn():
+        numbers = tf.data.Dataset.range(8).map(lambda x: ({"x": x, "words": tf.strings.as_string(x)}, x + 10))
+        element = tf.compat.v1.data.make_one_shot_iterator(numbers.batch(4)).get_next()
+        return pick(*element)
+
+    with tf.Graph().as_default():
+        dataset = share(input_fn)(mode=TRAIN, params={}, config=None, input_context=context(1, 0, 2))
+        features, labels = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        found = {name: value for name, value in features.items() if value is not None}
+        with tf.compat.v1.Session() as session:
+            parts = [session.run((found, labels)) for _ in range(4)]
+    read_last = ({name: value.tolist() for name, value in parts[-1][0].items()}, parts[-1][1].tolist())
+    assert read_last == last
+
+
 def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     return {"x": tf.ones([4])}, tf.ones([4])
 

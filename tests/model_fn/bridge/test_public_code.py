@@ -1,0 +1,183 @@
+"""Public code of TensorFlow 1 runs without an edit, on made-up data.
+
+`TFX_ESTIMATOR_PUBLIC_CODE` names a folder with checkouts: `bert` and `electra` of google-research, `DeepCTR` of
+shenweichen, `tf_repos` of lambdaji, and `official`, the unpacked wheel tf-models-official 0.0.3.dev1. What is not
+there is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT, run_python
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+FOLDER = os.environ.get("TFX_ESTIMATOR_PUBLIC_CODE")
+WORDS = [f"w{number}" for number in range(80)]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", *WORDS]
+SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
+CENSUS = "Private|State-gov;Bachelors|HS-grad;Divorced|Never-married;Sales|Craft-repair;Wife|Husband"
+
+
+@pytest.fixture
+def numbers() -> random.Random:
+    return random.Random(0)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., str]:
+    """Runs a program of a checkout with --tf1; returns what it printed."""
+
+    def run(checkout: str, *words: object, at: str = "", tf1: bool = True) -> str:
+        place = Path(FOLDER or "none") / checkout
+        if not place.is_dir():
+            pytest.skip(f"TFX_ESTIMATOR_PUBLIC_CODE names no folder with {checkout}")
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(place), os.environ.get("PYTHONPATH", "")])
+        given = ("-m", "tfx_estimator.estimator", *(["--tf1"] if tf1 else []), *map(str, words))
+        done = run_python(*given, cwd=place / at, timeout=570, PYTHONPATH=path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture
+def text(tmp_path: Path, numbers: random.Random) -> Path:
+    """Makes sentences with `good` or `bad` in them, questions for the place of `good`, a vocabulary and a model."""
+
+    def sentence(word: str, length: int) -> str:
+        words = numbers.choices(WORDS, k=length)
+        words[numbers.randrange(length)] = word
+        return " ".join(words)
+
+    def lines(count: int) -> str:
+        return "".join(f"x\t{each % 2}\t\t{sentence(('bad', 'good')[each % 2], 8)}\n" for each in range(count))
+
+    def squad(count: int) -> dict:
+        paragraphs = []
+        for number in range(count):
+            context = sentence("good", 30)
+            answer = {"text": "good", "answer_start": context.index("good")}
+            paragraphs.append({"context": context, "qas": [{"id": number, "question": "where ?", "answers": [answer]}]})
+        return {"data": [{"title": "", "paragraphs": paragraphs}]}
+
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
+    config = {"vocab_size": len(VOCABULARY), "max_position_embeddings": 64, "type_vocab_size": 2, **SMALL}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "train.tsv").write_text(lines(256))
+    (tmp_path / "dev.tsv").write_text(lines(64))
+    (tmp_path / "test.tsv").write_text("index\tsentence\n" + "".join(f"{each}\tgood w1\n" for each in range(16)))
+    (tmp_path / "squad.json").write_text(json.dumps(squad(32)))
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "text.txt").write_text("\n".join(sentence("good", 12) for _ in range(200)))
+    return tmp_path
+
+
+def test_bert_classifies(run, text):
+    files = (f"--vocab_file={text}/vocab.txt", f"--bert_config_file={text}/config.json", f"--data_dir={text}")
+    does = ("--do_train", "--do_eval", "--do_predict", "--num_train_epochs=10", "--learning_rate=1e-3")
+    run("bert", "run_classifier.py", "--task_name=cola", *files, *does, "--max_seq_length=16", f"--output_dir={text}/o")
+    results = dict(line.split(" = ") for line in (text / "o" / "eval_results.txt").read_text().splitlines())
+    assert float(results["eval_accuracy"]) > 0.9
+    assert int(results["global_step"]) == 80
+    assert len((text / "o" / "test_results.tsv").read_text().splitlines()) == 16
+
+
+def test_bert_answers_questions(run, text):
+    files = (f"--vocab_file={text}/vocab.txt", f"--bert_config_file={text}/config.json", f"--output_dir={text}/o")
+    data = (f"--train_file={text}/squad.json", f"--predict_file={text}/squad.json", "--max_seq_length=48")
+    sizes = ("--doc_stride=16", "--max_query_length=8", "--train_batch_size=16", "--num_train_epochs=2")
+    run("bert", "run_squad.py", *files, *data, *sizes, "--do_train", "--do_predict")
+    assert len(json.loads((text / "o" / "predictions.json").read_text())) == 32
+
+
+def test_bert_under_two_replicas_keeps_their_copies_equal(run, text):
+    output = run("bert", ROOT / "tests/model_fn/bridge/bert_replicas.py", text)
+    # Weights, two moments of each, and the global step.
+    assert json.loads(output[output.rindex("copies: ") :].splitlines()[0].partition(": ")[2]) == [124, 2, []]
+
+
+def test_electra_is_pretrained(run, text):
+    run("electra", "build_pretraining_dataset.py", f"--corpus-dir={text}/corpus", f"--vocab-file={text}/vocab.txt",
+        f"--output-dir={text}/pretrain_tfrecords", "--max-seq-length=16", "--num-processes=1")  # fmt: skip
+    hparams = {"num_train_steps": 8, "train_batch_size": 4, "max_seq_length": 16, "vocab_size": len(VOCABULARY)}
+    hparams |= {"model_hparam_overrides": SMALL, "embedding_size": 32, "vocab_file": f"{text}/vocab.txt"}
+    run("electra", "run_pretraining.py", f"--data-dir={text}", "--model-name=m", f"--hparams={json.dumps(hparams)}")
+    assert (text / "models" / "m" / "model.ckpt-8.index").exists()
+
+
+def test_the_official_resnet_is_trained_and_exported(run, tmp_path, numbers):
+    def write(name: str, count: int) -> None:
+        labels = [numbers.randrange(10) for _ in range(count)]
+        records = (bytes([label, *(20 * label + numbers.randrange(40) for _ in range(3072))]) for label in labels)
+        (tmp_path / name).write_bytes(b"".join(records))
+
+    for number in range(1, 6):
+        write(f"data_batch_{number}.bin", 20)
+    write("test_batch.bin", 20)
+    folders = (f"--data_dir={tmp_path}", f"--model_dir={tmp_path}/m", f"--export_dir={tmp_path}/e")
+    sizes = ("--resnet_size=8", "--batch_size=20", "--max_train_steps=5", "--train_epochs=1", "--num_gpus=0")
+    output = run("official", "-m", "official.r1.resnet.cifar10_main", *folders, *sizes)
+    assert "Saving dict for global step 5: accuracy = " in output
+    assert len([*tmp_path.glob("e/*/saved_model.pb")]) == 1
+
+
+def test_the_official_mnist_is_trained(run, tmp_path, numbers):
+    for part, count in (("train", 400), ("t10k", 100)):
+        labels = [numbers.randrange(10) for _ in range(count)]
+        pixels = b"".join(bytes(20 * label + numbers.randrange(40) for _ in range(784)) for label in labels)
+        header = struct.pack(">IIII", 2051, count, 28, 28), struct.pack(">II", 2049, count)
+        (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(header[0] + pixels)
+        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(header[1] + bytes(labels))
+    sizes = ("--batch_size=20", "--train_epochs=1", "--epochs_between_evals=1", "--num_gpus=0")
+    folders = (f"--data_dir={tmp_path}", f"--model_dir={tmp_path}/m", "--data_format=channels_last")
+    output = run("official", "-m", "official.mnist.mnist", *folders, *sizes)
+    assert "Saving dict for global step 20: accuracy = " in output
+
+
+def test_the_official_wide_and_deep_model_is_trained_and_exported(run, tmp_path, numbers):
+    def row() -> str:
+        age, years = numbers.randint(18, 70), numbers.randint(1, 16)
+        work, school, married, does, role = (numbers.choice(each.split("|")) for each in CENSUS.split(";"))
+        rich = ">50K" if age + 3 * years > 80 else "<=50K"
+        return f"{age},{work},1,{school},{years},{married},{does},{role},White,Male,0,0,40,United-States,{rich}\n"
+
+    for name, count in (("adult.data", 400), ("adult.test", 100)):
+        (tmp_path / name).write_text("".join(row() for _ in range(count)))
+    folders = (f"--data_dir={tmp_path}", f"--model_dir={tmp_path}/m", f"--export_dir={tmp_path}/e")
+    epochs = ("--train_epochs=2", "--epochs_between_evals=1", "--nodownload_if_missing")
+    output = run("official", "-m", "official.r1.wide_deep.census_main", *folders, *epochs)
+    assert float(re.findall(r"Saving dict for global step \d+: accuracy = ([\d.]+)", output)[-1]) > 0.6
+    assert len([*tmp_path.glob("e/*/saved_model.pb")]) == 1
+
+
+@pytest.mark.parametrize("tf1", [False, True], ids=["today", "tf1"])
+def test_deepctr_reaches_the_numbers_of_both_stacks(run, tf1):
+    output = run("DeepCTR", "run_estimator_tfrecord_classification.py", at="examples", tf1=tf1)
+    found = dict(re.findall(r"'(AUC|LogLoss)': (?:np\.float32\()?([\d.]+)", output))
+    expected = {"AUC": 0.49851194, "LogLoss": 2.2953067} if tf1 else {"AUC": 0.5059524, "LogLoss": 2.2671075}
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_deep_cross_network_is_trained_evaluated_used_and_exported(run, tmp_path, numbers):
+    def line() -> str:
+        ids = [5 * field + numbers.randrange(5) for field in range(6)]
+        return f"{int(ids[0] % 5 > 1)} " + " ".join(f"{each}:{numbers.random():.3f}" for each in ids) + "\n"
+
+    for part, count in (("tr", 256), ("va", 64), ("te", 32)):
+        (tmp_path / f"{part}.libsvm").write_text("".join(line() for _ in range(count)))
+    sizes = ("--feature_size=30", "--field_size=6", "--embedding_size=4", "--deep_layers=8,4", "--dropout=0.9,0.9")
+    folders = (f"--data_dir={tmp_path}", f"--model_dir={tmp_path}/m", f"--servable_model_dir={tmp_path}/e")
+    for task in ("train", "eval", "infer", "export"):
+        given = (*sizes, *folders, "--dt_dir=1", f"--task_type={task}", "--num_epochs=2")
+        run("tf_repos", "deep_ctr/Model_pipeline/DCN.py", *given)
+    assert len((tmp_path / "pred.txt").read_text().splitlines()) == 32
+    assert len([*tmp_path.glob("e/*/saved_model.pb")]) == 1
