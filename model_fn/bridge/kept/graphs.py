@@ -122,6 +122,7 @@ def _call(estimator: Any, types: Any, mode: str, is_any_size: bool = False) -> C
                 *batch, _ = estimator._get_features_and_labels_from_input_fn(lambda params=None: tuple(batch), mode)
             spec = estimator.model_fn(*batch, mode, estimator.config)
             called = Called(graph, mode, given, spec, applied)
+            _step_last(_V1.train.get_global_step())
         for each in _V1.global_variables():
             if not _is_resource(each):
                 raise UserCodeError(
@@ -130,6 +131,15 @@ def _call(estimator: Any, types: Any, mode: str, is_any_size: bool = False) -> C
                     todo="leave out its use_resource=False",
                 )
     return called
+
+
+def _step_last(step: Any) -> None:
+    """Lets a graph read the global step before it adds to it: a rate that decays may else be the next step's."""
+    users = step.handle.consumers() if _is_resource(step) else ()
+    # What is within a tf.cond may not run.
+    reads = [each for each in users if each.type == "ReadVariableOp" and not each._get_control_flow_context()]
+    for write in (each for each in users if each.type.startswith("Assign")):
+        write._add_control_inputs([each for each in reads if write not in ancestors([each])])
 
 
 def _call_eval(estimator: Any, features: Any, labels: Any, graph: tf.Graph, given: dict[str, tf.Tensor]) -> Called:
@@ -165,7 +175,7 @@ def opened(called: Called, checkpoint: str) -> Iterator[tf.compat.v1.Session]:
             require_shapes(checkpoint)
             creator = _V1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=checkpoint)
             session = creator.create_session()
-        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
             raise UserCodeError(
                 f"the checkpoint {checkpoint} is not of this model_fn, or damaged: {first_line(error)}",
                 expected="the code that trained it, and its .index and .data files as they were written",

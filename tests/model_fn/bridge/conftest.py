@@ -1,8 +1,11 @@
-"""A process with Keras 3 for conversions."""
+"""A process with Keras 3 for conversions; TensorFlow as it is without the Trainer."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,3 +34,21 @@ def keras3(process_of_keras3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(fresh, "start", start)
     return process_of_keras3
+
+
+@pytest.fixture
+def without_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes back the Trainer's patches of TensorFlow, which a training of another test has left in this process."""
+    package = "tfx_estimator.components.trainer"
+    if not {f"{package}.estimator.patches", f"{package}.seeds"} & {*sys.modules}:
+        return
+    from tfx_estimator.components.trainer import seeds
+    from tfx_estimator.components.trainer.estimator import patches
+
+    for each in (*patches.PATCHES, *patches.REPLICA_PATCHES, *seeds.make_patches(0)):
+        module, _, path = each.target.partition(":")
+        *parents, name = path.split(".")
+        owner = functools.reduce(getattr, parents, importlib.import_module(module))
+        found = getattr(owner, name)
+        if hasattr(found, "_tfx_estimator_patch"):
+            monkeypatch.setattr(owner, name, found.__wrapped__)

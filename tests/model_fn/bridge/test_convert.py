@@ -15,6 +15,7 @@ from tests.root import ROOT, run_python
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
+pytestmark = pytest.mark.usefixtures("without_patches")
 OF_PIPELINES = (
     "tfx", "apache_beam", "ml_metadata", "tensorflow_model_analysis", "tensorflow_transform", "tensorflow_datasets",
     "tensorflow_data_validation", "tfx_bsl", "kfp", "sklearn", "matplotlib", "pyarrow", "PIL", "jinja2", "pandas",

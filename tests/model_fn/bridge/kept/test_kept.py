@@ -13,7 +13,7 @@ import pytest
 
 from tests.model_fn.bridge.kept.conftest import KERAS
 
-pytestmark = pytest.mark.equivalence
+pytestmark = [pytest.mark.equivalence, pytest.mark.usefixtures("without_patches")]
 # By the name of the model_fn: why several replicas cannot train it.
 WHOLE = {
     "normalised": "",
