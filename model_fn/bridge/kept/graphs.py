@@ -175,7 +175,7 @@ def opened(called: Called, checkpoint: str) -> Iterator[tf.compat.v1.Session]:
             require_shapes(checkpoint)
             creator = _V1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=checkpoint)
             session = creator.create_session()
-        except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+        except (tf.errors.OpError, ValueError, RuntimeError) as error:
             raise UserCodeError(
                 f"the checkpoint {checkpoint} is not of this model_fn, or damaged: {first_line(error)}",
                 expected="the code that trained it, and its .index and .data files as they were written",
