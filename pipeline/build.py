@@ -31,6 +31,7 @@ from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import AS_IS, RESIZED, Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.components.transform import Transform
+from tfx_estimator.components.transform.executor import TF1
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
@@ -101,6 +102,7 @@ def create_pipeline(
             # TFX's cache key has the function's name only.
             "source": fingerprint_source(transform.target, search_paths),
             **({"files": read_files.hashes(transform.files)} if transform.files else {}),
+            **({TF1: True} if transform.tf1 else {}),
         },
     )
     # No training on invalid examples.

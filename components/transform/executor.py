@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,9 +17,13 @@ from tfx.types import standard_component_specs
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import checks_inputs
+from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader, opened
+from tfx_estimator.pipeline.user_source.frames import is_users_module
 
+# An entry of custom_config: the preprocessing_fn's modules are written for TensorFlow 1.
+TF1 = "tf1"
 _TRIES = 4
 # A flag of tfx_bsl.
 _BY_BYTES = "tfxio_use_byte_size_batching"
@@ -37,6 +42,8 @@ class Executor(executor.Executor):
         read_files.keep(transform_graph, opened.noted())
 
     def _GetPreprocessingFn(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[..., Any]:  # noqa: N802  TFX's name
+        if (json.loads(inputs.get(labels.CUSTOM_CONFIG) or "null") or {}).get(TF1):
+            tf1.show(is_users_module)
         if dotted := inputs.get(labels.PREPROCESSING_FN):
             inputs = {**inputs, labels.PREPROCESSING_FN: loader.import_name(dotted)}
         return checked(super()._GetPreprocessingFn(inputs, outputs))

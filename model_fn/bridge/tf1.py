@@ -6,13 +6,14 @@ Only the importer sees it: TensorFlow itself, Keras and libraries of TensorFlow 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import importlib
 import operator
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Optional
 
@@ -107,6 +108,20 @@ def show(sees: Sees = is_foreign) -> None:
         return module if fromlist else face
 
     builtins.__import__ = imported
+
+
+@contextlib.contextmanager
+def behaviour(sees: Sees) -> Iterator[None]:
+    """Shows TensorFlow 1 to the modules that `sees` names, and meanwhile turns TensorFlow 2's behaviour off."""
+    v1 = tensorflow_1()
+    show(sees)
+    v1.disable_v2_behavior()
+    try:
+        yield
+    finally:
+        # TensorFlow asks for it.
+        v1.reset_default_graph()
+        v1.enable_v2_behavior()
 
 
 def _child(module: Any, part: str, name: str) -> Any:

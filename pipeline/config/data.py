@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.user_data.names import by_role
 
 _SHARDS = 8
 _Side = Annotated[int, Limits(1, le=4096)]
+TF1 = "your modules are written for TensorFlow 1: `import tensorflow` gives them tf.compat.v1, with tf.contrib"
 FILES = "files, and folders of files, that your code reads unseen: a change of one repeats the "
 EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], train[:5%]+train[95%:]"
 
@@ -82,6 +83,7 @@ class TransformSection(Section):
 
     preprocessing_fn: Optional[str] = Field(None, "`standardize` or `package.module:function`; null is `standardize`")
     module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
+    tf1: bool = Field(False, TF1)
     # Their hashes are in the cache key.
     files: tuple[str, ...] = Field((), f"{FILES}preprocessing", operational=True)
 

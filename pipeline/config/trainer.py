@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.augment import Operation, expand_operations
 from tfx_estimator.pipeline.config.best import BY_METRIC, EarlyStopping, KeepBest
-from tfx_estimator.pipeline.config.data import FILES
+from tfx_estimator.pipeline.config.data import FILES, TF1
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -36,6 +36,7 @@ class TrainerSection(Section):
         "tf.keras.Model; or, for estimator, a whole model_fn",
     )
     module_file: Optional[str] = Field(None, "an existing TFX module file with `trainer_fn` or `run_fn`, unchanged")
+    tf1: bool = Field(False, f"{TF1}; TensorFlow 2's behaviour is off in the training")
     # Their hashes are in the cache key.
     files: tuple[str, ...] = Field((), f"{FILES}training", operational=True)
     params: dict[str, Any] = Field({}, "further entries of your model_fn's `params`")

@@ -6,7 +6,8 @@ import os
 import re
 import sysconfig
 import traceback
-from typing import Optional
+from collections.abc import Mapping
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.text import without_stacks
 from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
@@ -81,3 +82,8 @@ def is_users(file: str) -> bool:
         and not any(name in file for name in (*_INSTALLED, GENERATED))
         and os.path.exists(file)
     )
+
+
+def is_users_module(names: Mapping[str, Any]) -> bool:
+    """Returns True if these are the globals of a module that belongs to no library and not to this project."""
+    return is_users(str(names.get("__file__", "")))

@@ -21,6 +21,7 @@ from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.class_weights import BALANCED
@@ -29,6 +30,7 @@ from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.user_source import loader
+from tfx_estimator.pipeline.user_source.frames import is_users_module
 
 # Per split; the input repeats them for a larger batch.
 _MOST_EXAMPLES = 256
@@ -90,7 +92,7 @@ def run(context: TaskContext) -> None:
         _check_run_fn(job)
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
-        paths.path_of(job).run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
+        paths.run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
         for dtype in objective.HALVES:
             begin(f"its logits are computed in {dtype}: give the last layer dtype='float32', as Keras's guide does")
         begin(_evaluate_as_served(job, declaration, info, inputs))
@@ -160,6 +162,8 @@ def _preprocessing_fn(transform: TransformSection, info: SourceInfo) -> Callable
     from tfx.components.util import udf_utils
 
     name = "preprocessing_fn"
+    if transform.tf1:
+        tf1.show(is_users_module)
     if transform.module_file:
         function = udf_utils.get_fn({"module_path": Path(transform.module_file).stem}, name)
     else:

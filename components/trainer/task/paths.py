@@ -13,18 +13,18 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tfx.dsl.io import fileio
 from tfx.types.standard_component_specs import MODULE_FILE_KEY, MODULE_PATH_KEY
 
-from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS, WORKER
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, Settings
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.user_source.frames import is_users_module
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names
 
 if TYPE_CHECKING:
@@ -114,9 +114,12 @@ def checkpoints_of(job: Job) -> TrainingCheckpoints:
     return importlib.import_module(f"{_HERE}.estimator.checkpoints").TrainingCheckpoints(job.training_dir)
 
 
-def path_of(job: Job) -> ModuleType:
-    """Returns the module whose `run` executes a task of a job; imports TensorFlow."""
-    return importlib.import_module(_PATHS[job.path])
+def run(context: TaskContext) -> None:
+    """Executes a task by its path; imports TensorFlow."""
+    tf1 = importlib.import_module("tfx_estimator.model_fn.bridge.tf1")
+    path = importlib.import_module(_PATHS[context.job.path])
+    with tf1.behaviour(is_users_module) if context.settings.section.tf1 else contextlib.nullcontext():
+        path.run(context)
 
 
 @contextlib.contextmanager

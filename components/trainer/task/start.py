@@ -151,10 +151,9 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
         from tfx_estimator.components.trainer.dry_run import costs, trial
 
         return context, (costs if context.job.path == COSTS else trial).run
-    run = paths.path_of(context.job).run
     artifacts = map(parse_artifact_dict, (context.job.inputs, context.job.outputs))
     own = [context.job.training_dir, *folders_of(*artifacts)]
-    return context, functools.partial(opened.noting, run, own=own, into=files.read)
+    return context, functools.partial(opened.noting, paths.run, own=own, into=files.read)
 
 
 def keep_to_quota(threads: Optional[int], tf_config: str = "") -> None:

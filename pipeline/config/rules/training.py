@@ -50,6 +50,12 @@ CODE_AND_LENGTH = (
         lambda case: case.trainer.module_file and case.trainer.path != "estimator",
         "a module file trains by its own code, which may call Keras's fit",
     ),
+    conflict(
+        "trainer.path",
+        "trainer.tf1",
+        lambda case: case.trainer.tf1 and case.trainer.path != "estimator",
+        "Keras trains with TensorFlow 2's behaviour",
+    ),
     Rule(
         "trainer.augment",
         lambda case: case.trainer.augment and case.trainer.module_file and {"value": ""},

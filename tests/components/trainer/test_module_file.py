@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.components.trainer.conftest import served_accuracy
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.stack import stacks
@@ -183,3 +184,20 @@ def test_a_module_that_violates_the_contract_is_refused(training, module_file):
     with pytest.raises(errors.UserCodeError, match="has no exporter"):
         training.run(Settings(), steps=10, module_file=module_file(TRAINER_FN.replace("EXPORTERS", "")))
     assert not (training.root / "model" / "1" / "Format-Serving").exists()
+
+
+def test_a_module_file_of_tensorflow_1_is_trained_by_two_workers(training, digits):
+    train = {"strategy": "multi_worker_mirrored", "workers": 2}
+    declared = {
+        "name": "old",
+        "data": {"dataset": "digits"},
+        "trainer": {"tf1": True, "distribution": {"train": train}},
+    }
+    module = str(Path(__file__).parent / "user" / "tensorflow_1.py")
+    declared["trainer"] |= {"module_file": module, "train_steps": 60}
+    model, model_run = training.run(Settings(declaration=declared), steps=60, module_file=module)
+    log = "".join(each.read_text() for each in Path(model_run.uri).glob("logs/*.log"))
+    # A worker's part of the batch of 64.
+    assert "train with batches of 32" in log
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.85
+    assert served_accuracy(model, digits["examples"][0].uri) > 0.85

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -54,6 +56,21 @@ def test_the_component_checks_the_result_of_its_preprocessing_fn(importable):
     function = executor._GetPreprocessingFn({"preprocessing_fn": "returns_nothing.preprocessing_fn"}, {})
     with pytest.raises(UserCodeError, match=r"returned None\n.*returns_nothing.py\", line 1"):
         function({})
+
+
+def test_only_the_modules_of_a_preprocessing_fn_of_tensorflow_1_see_it(importable, monkeypatch):
+    # Until this test ends: the tests' modules count as the user's.
+    monkeypatch.setattr(builtins, "__import__", builtins.__import__)
+    (importable / "of_1.py").write_text(
+        "import tensorflow as tf\n\ndef scaled(image):\n    return tf.to_float(image) / 2\n"
+    )
+    text = "from of_1 import scaled\n\ndef preprocessing_fn(inputs):\n    return {'half': scaled(inputs['x'])}\n"
+    (importable / "prepares_as_1.py").write_text(text)
+    executor = Transform.EXECUTOR_SPEC.executor_class()
+    named = {"preprocessing_fn": "prepares_as_1.preprocessing_fn", "custom_config": '{"tf1": true}'}
+    function = executor._GetPreprocessingFn(named, {})
+    assert function({"x": tf.constant([3])})["half"].numpy().tolist() == [1.5]
+    assert not hasattr(sys.modules["tensorflow"], "to_float")
 
 
 SCHEMA = """
