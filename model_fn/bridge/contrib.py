@@ -54,7 +54,13 @@ _ROWS = {
     "feature_column": _Row((f"{_V1}.feature_column", "tensorflow.compat.v2.feature_column")),
     "framework": _Row((f"{_V1}.train", _V1, _SLIM), {"nest": "tensorflow.python.util:nest"}),
     "layers": _Row((f"{_SLIM}.layers", _SLIM)),
-    "learn": _Row((), {each: f"{_V1}.estimator:{each}" for each in ("ModeKeys", "RunConfig")}),
+    "learn": _Row(
+        (),
+        {
+            **{each: f"{_V1}.estimator:{each}" for each in ("ModeKeys", "RunConfig")},
+            "datasets": f"{_PARTS}:datasets",
+        },
+    ),
     "lookup": _Row(("tensorflow.python.ops.lookup_ops",)),
     "metrics": _Row((f"{_SLIM}.metrics",)),
     "opt": _Row((_PARTS,)),
@@ -71,6 +77,7 @@ _ROWS = {
 # What takes the place of names that are in no module of today.
 _INSTEAD = {
     "boosted_trees": "TensorFlow Decision Forests",
+    "crf": "TensorFlow Addons' tfa.text",
     "eager": "tf.compat.v2",
     "layers.bucketized_column": "tf.feature_column.bucketized_column",
     "layers.crossed_column": "tf.feature_column.crossed_column",
@@ -80,6 +87,7 @@ _INSTEAD = {
     "learn": "tf.estimator, and tf.estimator.train_and_evaluate for an Experiment",
     "predictor": "tf.saved_model.load",
     "quantize": "the TensorFlow Model Optimization Toolkit",
+    "seq2seq": "TensorFlow Addons' tfa.seq2seq",
 }
 
 

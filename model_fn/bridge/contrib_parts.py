@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import config
 
 v1 = tf.compat.v1
+# Of MNIST's training images, the first ones.
+_VALIDATION = 5000
 # One of HParams.parse: name, value.
 _OVERRIDE = re.compile(r"\s*(\w+)\s*=\s*(\[[^\]]*\]|[^,\[]*)(?:,|$)")
 
@@ -40,6 +44,24 @@ def CollectiveAllReduceStrategy(num_gpus_per_worker: int = 0, **_: Any) -> tf.di
     if not num_gpus_per_worker:
         config.set_visible_devices([], "GPU")
     return v1.distribute.experimental.MultiWorkerMirroredStrategy()
+
+
+def load_dataset(name: str = "mnist", **_: Any) -> Any:
+    """See `tf.contrib.learn.datasets` of TensorFlow 1: MNIST, images as float32 [n, 784] from 0 to 1."""
+    if name != "mnist":
+        raise ValueError(f"tf.keras.datasets and tensorflow_datasets have {name}: the stand-in of tf.contrib has mnist")
+    (images, labels), test = tf.keras.datasets.mnist.load_data()
+    parts = {"train": (images[_VALIDATION:], labels[_VALIDATION:]), "test": test}
+    parts["validation"] = images[:_VALIDATION], labels[:_VALIDATION]
+    return SimpleNamespace(
+        **{
+            part: SimpleNamespace(images=np.float32(of_part).reshape(len(of_part), -1) / 255, labels=classes)
+            for part, (of_part, classes) in parts.items()
+        }
+    )
+
+
+datasets = SimpleNamespace(load_dataset=load_dataset)
 
 
 def clip_gradients_by_norm(optimizer: Any, clip_norm: Any) -> Any:
@@ -145,8 +167,10 @@ class HParams:
 
 
 def _cast(kind: type, value: Any) -> Any:
-    if kind is bool and value in ("true", "false"):
-        return value == "true"
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
     if kind is bool:
         return bool(int(value))
+    if kind is int and isinstance(value, float):
+        raise ValueError(f"{value} is no integer")
     return value if value is None or kind is type(None) else kind(value)

@@ -21,8 +21,9 @@ from tfx_estimator.model_fn.bridge.contrib import Contrib, MissingModuleError
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 
 _ROOT = "tensorflow"
-# The first names of modules that are written for TensorFlow 2; and those of TensorFlow that both versions share.
-_OF_TENSORFLOW_2 = ("tensorflow", "tf_keras", "keras", "tensorboard", "tfx", "tf_slim")
+# Packages that are written for TensorFlow 2, as are other installed ones whose names begin so.
+_OF_TENSORFLOW_2 = ("tensorflow", "tf_keras", "keras", "tensorboard", "tfx", "tfx_estimator", "tf_slim")
+# Modules of TensorFlow that both versions share.
 _SHARED = ("python", "core", "compat")
 # The folders that TensorFlow 2 keeps its API in.
 _PUBLIC = re.compile(r"\._api\.v2(\.v2)?(?=\.|$)")
@@ -77,7 +78,9 @@ def _moved(v1: Any, module: str, name: str) -> Any:
 def is_foreign(importer: Mapping[str, Any]) -> bool:
     """Returns True if a module is of a program or a library that may be written for TensorFlow 1."""
     package = str(importer.get("__name__", "")).partition(".")[0]
-    return not package.startswith(_OF_TENSORFLOW_2)
+    # site-packages or dist-packages: a program may have a `keras_utils.py` of its own.
+    is_installed = "-packages" in str(importer.get("__file__", ""))
+    return package not in _OF_TENSORFLOW_2 and not (is_installed and package.startswith(_OF_TENSORFLOW_2))
 
 
 @functools.lru_cache(maxsize=1)
@@ -133,16 +136,12 @@ def _child(module: Any, part: str, name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name) from None
 
 
-def lacks(error: BaseException) -> Optional[UserCodeError]:
-    """Returns the error of a program that uses a name of TensorFlow 1 in TensorFlow 2; None if it failed otherwise."""
-    name = _name_of_1(error)
-    if not name:
+def lacks(error: BaseException, todo: str) -> Optional[UserCodeError]:
+    """Returns the error of code that uses a name of TensorFlow 1 in TensorFlow 2; None if it failed otherwise."""
+    if not (name := _name_of_1(error)):
         return None
-    return UserCodeError(
-        f"TensorFlow 2 has no {name}, and TensorFlow 1 had it",
-        expected="a program for TensorFlow 2",
-        todo="run with --tf1: python -m tfx_estimator.estimator --tf1 …",
-    )
+    what = f"TensorFlow 2 has no {name}, and TensorFlow 1 had it"
+    return UserCodeError(what, expected="code for TensorFlow 2", todo=todo)
 
 
 def _name_of_1(error: BaseException) -> Optional[str]:

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the function of your code that returns the Estimator, the input_fn of its training and that of its "
         "evaluation; needs no pipeline, no declaration and no TFX",
     )
+    parser.add_argument("--tf1", action="store_true", help="with --estimator: the code is written for TensorFlow 1")
     parser.add_argument(
         "--declaration",
         metavar="FILE",
@@ -159,7 +160,7 @@ def _convert_code(args: argparse.Namespace) -> int:
             from tfx_estimator.model_fn.bridge.convert import convert, parts
             from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
-            bring_back_estimator()
+            bring_back_estimator(tf1=args.tf1)
         module, _, name = args.estimator.partition(":")
         function = getattr(importlib.import_module(loader.import_name(module)), name)
         proof = convert(*parts(function()), output, args.to, source)
@@ -283,6 +284,10 @@ def _user_errors(
     except (OSError, TfxEstimatorError):
         raise
     except Exception as error:
+        from tfx_estimator.model_fn.bridge.tf1 import lacks
+
+        if missing := lacks(error, "add --tf1"):
+            raise missing from error
         lines = "".join(user_lines(error)[-1:]).splitlines()
         if isinstance(error, NotImplementedError) and todo == _RUN_AGAIN:
             todo = f"write get_config of each of your own layers, which model.keras needs; else {todo}"

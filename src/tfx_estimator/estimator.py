@@ -49,7 +49,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         else:
             runpy.run_path(given.program, run_name="__main__")
     except Exception as error:
-        ours = error if isinstance(error, TfxEstimatorError) else None if given.tf1 else lacks(error)
+        todo = "run with --tf1: python -m tfx_estimator.estimator --tf1 …"
+        ours = error if isinstance(error, TfxEstimatorError) else None if given.tf1 else lacks(error, todo)
         if not ours:
             raise
         parser.exit(ours.exit_code, f"tfx-estimator: {place_of(error)}: {ours}\n")

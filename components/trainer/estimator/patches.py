@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Optional
 
 import tensorflow as tf
-from tensorflow.python.distribute import ps_values
+from tensorflow.python.distribute import distribute_utils, ps_values
 
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack import keras2
@@ -112,8 +112,9 @@ def _reduce_first(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
+            # TensorFlow's own adds up what `compute_gradients` has scaled.
             scaled = tf.compat.v1.get_default_graph()._is_loss_scaled_by_optimizer
-            kind = tf.distribute.ReduceOp.SUM if scaled else tf.distribute.ReduceOp.MEAN
+            kind = tf.distribute.ReduceOp.SUM if scaled else distribute_utils.get_loss_reduction()
             pairs = [(tf.convert_to_tensor(each), variable) for each, variable in grads_and_vars if each is not None]
             reduced = context.merge_call(
                 lambda strategy, *pairs: strategy.extended.batch_reduce_to(kind, pairs), args=tuple(pairs)
@@ -130,9 +131,9 @@ def _adds_up(owner: Any, *bases: Any) -> bool:
     if own is None:
         return _adds_up(*bases)
     names = _names(own.__code__) if isinstance(own, types.FunctionType) else _REDUCES
-    if "apply_gradients" in names:
-        return "super" not in names or _adds_up(*bases)
-    return own.__module__.startswith("tensorflow.") or bool(names & _REDUCES)
+    if names & _REDUCES or own.__module__.startswith("tensorflow."):
+        return True
+    return "apply_gradients" in names and ("super" not in names or _adds_up(*bases))
 
 
 def _names(code: types.CodeType) -> set[str]:

@@ -196,6 +196,10 @@ def _write_error(path: str, error: BaseException) -> None:
     ours = isinstance(error, TfxEstimatorError)
     peer = type(error).__name__ in _PEER_ERRORS or (not ours and any(word in str(error) for word in _PEER_WORDS))
     lines = [] if ours else user_lines(error)
+    if lines and "tensorflow" in sys.modules:
+        from tfx_estimator.model_fn.bridge.tf1 import lacks
+
+        error = lacks(error, "set trainer.tf1: true, or transform.tf1: true for a preprocessing_fn") or error
     name, text = reason(error)
     foreign = {"type": name, "what": text, "expected": "", "todo": "fix the code above" if lines else ""}
     record = {

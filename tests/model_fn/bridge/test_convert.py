@@ -78,6 +78,17 @@ def of_trainer_fn():
         "eval_input_receiver_fn": None,
     }
 """
+OF_TENSORFLOW_1 = """
+import code_of_mine
+import tensorflow as tf
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+
+
+def made():
+    estimator = code_of_mine.estimator(folder="old").train(code_of_mine.input_fn, steps=3)
+    return estimator, code_of_mine.input_fn, code_of_mine.eval_fn
+"""
 PROGRAM = """
 import json, os, sys
 import tfx_estimator
@@ -99,12 +110,15 @@ codes = {
         ["model_dir", "--estimator", "code_of_mine:deeper"],
         ["model_dir", "--estimator", "code_of_mine:narrow"],
         ["model_dir", "--estimator", "code_of_mine:nothing"],
+        ["model_dir", "--estimator", "code_of_1:made"],
         ["nowhere", "--estimator", "code_of_mine:made"],
         ["model_dir", "--estimator", "code_of_mine:made", "--network", "it:is"],
     )
 }
 left = sorted({*os.listdir()} - {"__pycache__"})
 codes["made"] = main(["convert", "model_dir", "--estimator", "code_of_mine:of_trainer_fn", *words])
+words = ["--tf1", "--to", "kept", "--output", "of_1"]
+codes["tf1"] = main(["convert", "old", "--estimator", "code_of_1:made", *words])
 same = before == sorted(os.listdir("model_dir"))
 found = [name for name in %r if sys.modules.get(name) is not None]
 print(json.dumps([proof.to_dict(), proof.holds, codes, left, same, found]))
@@ -113,6 +127,7 @@ print(json.dumps([proof.to_dict(), proof.holds, codes, left, same, found]))
 
 def folder_of(path: Path) -> Path:
     (path / "code_of_mine.py").write_text(CODE)
+    (path / "code_of_1.py").write_text(OF_TENSORFLOW_1)
     return path
 
 
@@ -133,10 +148,12 @@ def test_code_is_converted_where_tensorflow_is_installed_alone(tmp_path: Path) -
     assert proof["tensors"] == {"weight": 4, "slot": 8, "step": 1, "hyperparameter": 4}
     made_by = "from 2.16 on, with its Keras 3" if stacks.has_keras_3() else "with Keras 2"
     assert made_by in (folder / "converted" / "network.py").read_text()
-    assert list(codes.values()) == [4, 4, 4, 4, 2, 2, 0]
-    assert left == ["code_of_mine.py", "converted", "model_dir", "site"]
+    assert list(codes.values()) == [4, 4, 4, 4, 4, 2, 2, 0, 0]
+    assert left == ["code_of_1.py", "code_of_mine.py", "converted", "model_dir", "site"]
     # Two batches, as the EvalSpec says.
     assert json.loads((folder / "by_verb" / "proof.json").read_text())["examples"] == 32
+    assert "TensorFlow 2 has no tensorflow.logging, and TensorFlow 1 had it" in done.stderr
+    assert "add --tf1" in done.stderr
     assert "with Keras 2" in (folder / "by_verb" / "network.py").read_text()
 
 

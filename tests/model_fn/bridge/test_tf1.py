@@ -30,6 +30,7 @@ from tensorflow.contrib.training import HParams
 from tensorflow.keras.layers import Dense
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops
+import keras_helpers
 import tensorflow_library
 
 flags = tf.app.flags
@@ -70,6 +71,7 @@ def main(_):
         "moved": ops.Tensor is tf.Tensor and control_flow_ops.cond is tf.cond,
         "eager": tf.executing_eagerly(),
         "library": tensorflow_library.version,
+        "helpers": keras_helpers.version,
         "gfile": hasattr(gfile, "GFile"),
         "missing": hasattr(tf.contrib, "crf"),
     }))
@@ -83,15 +85,17 @@ if __name__ == "__main__":
 @pytest.mark.timeout(220)
 def test_a_program_of_tensorflow_1_runs_unedited(tmp_path):
     (tmp_path / "task.py").write_text(PROGRAM)
-    (tmp_path / "tensorflow_library.py").write_text("import tensorflow as tf\nversion = 1 if hasattr(tf, 'app') else 2")
-    done = run_python(
-        "-m", "tfx_estimator.estimator", "--tf1", "task.py", "--params", "units=16,rate=0.05", cwd=tmp_path
-    )
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    for module in (tmp_path / "keras_helpers.py", installed / "tensorflow_library.py"):
+        module.write_text("import tensorflow as tf\nversion = 1 if hasattr(tf, 'app') else 2")
+    words = ("-m", "tfx_estimator.estimator", "--tf1", "task.py", "--params", "units=16,rate=0.05")
+    done = run_python(*words, cwd=tmp_path, PYTHONPATH=os.pathsep.join(map(str, (ROOT / "src", installed))))
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("accuracy") > 0.9
     yes = dict.fromkeys(("rnn", "tpu", "keras", "moved", "gfile"), True)
-    assert found == {"steps": 200, "library": 2, "eager": False, "missing": False, **yes}
+    assert found == {"steps": 200, "library": 2, "helpers": 1, "eager": False, "missing": False, **yes}
 
 
 @needs_slim
@@ -169,7 +173,7 @@ def test_a_name_of_tensorflow_1_is_recognised(tf, use, name):
 
     with pytest.raises((AttributeError, ImportError)) as caught:
         use(tf)
-    error = lacks(caught.value)
+    error = lacks(caught.value, "run with --tf1")
     assert (error and name) == name
     assert not error or f"no {name}," in error.what
 
@@ -218,10 +222,28 @@ def test_hparams_keep_their_types():
     from tfx_estimator.model_fn.bridge.contrib_parts import HParams
 
     params = HParams(rate=0.5, units=[8, 4], name="a", train=False)
-    assert params.parse("rate=1,units=[2, 3],name=b,train=true") is params
+    assert params.parse("rate=1,units=[2, 3],name=b,train=True") is params
     assert params.values() == {"rate": 1.0, "units": [2, 3], "name": "b", "train": True}
     params.parse_json(params.to_json()).add_hparam("more", None)
     assert (params.get("rate"), params.get("none", 3), "more" in params, params.more) == (1.0, 3, True, None)
     for wrong in ("rate", "other=1", "units=2", "rate=x"):
         with pytest.raises(ValueError, match=r"rate|other|units|float"):
             params.parse(wrong)
+    with pytest.raises(ValueError, match=r"2\.7"):
+        params.override_from_dict({"units": [2.7]})
+
+
+@pytest.mark.unit
+def test_mnist_has_the_parts_and_numbers_of_the_tutorial(tf, monkeypatch):
+    from tfx_estimator.model_fn.bridge.contrib import Contrib
+
+    images = np.arange(6000, dtype=np.uint16).astype(np.uint8)[:, None, None] * np.ones([28, 28], np.uint8)
+    labels = (np.arange(6000) % 10).astype(np.uint8)
+    data = (images, labels), (images[:7], labels[:7])
+    monkeypatch.setattr(tf.keras.datasets.mnist, "load_data", lambda: data)
+    mnist = Contrib().learn.datasets.load_dataset("mnist")
+    assert mnist.train.images.shape == (1000, 784)
+    assert mnist.train.images.dtype == np.float32
+    assert mnist.train.images[1].tolist() == pytest.approx([5001 % 256 / 255] * 784)
+    assert mnist.train.labels[:3].tolist() == [0, 1, 2]
+    assert (len(mnist.validation.images), len(mnist.test.labels)) == (5000, 7)

@@ -107,7 +107,7 @@ class Reducing(Assigning):
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> tf.Operation:
         pairs = tuple(grads_and_vars)
         reduced = tf.distribute.get_replica_context().merge_call(
-            lambda strategy, *pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, pairs), args=pairs
+            lambda strategy, *pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs), args=pairs
         )
         return super().apply_gradients(zip(reduced, [variable for _, variable in pairs]), *args, **kwargs)
 

@@ -61,7 +61,8 @@ def test_replicas_with_whole_batches_are_right_if_they_equal_one_device_with_one
 def test_an_apply_gradients_that_adds_up_no_gradients_gets_those_of_all_replicas(codes):
     # With batches of their own, too; a batch normalisation's statistics may differ between replicas.
     wrong, norm = "mean sgd hand", "mean assigning-warm-up apply per_replica norm"
-    right = ("mean assigning apply", "mean calling apply", "mean reducing apply", "global overriding apply")
+    right = ("mean assigning apply", "mean calling apply", "mean reducing minimize", "global overriding apply")
+    right += ("v1-sum assigning minimize",)
     verdicts = try_cases(codes, "multi_worker_mirrored", wrong, norm, *right)
     assert "the copies of `dense/kernel`, `dense/bias`, `" in verdicts.pop(wrong)
     assert verdicts.pop(norm).startswith("right")
