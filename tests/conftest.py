@@ -143,6 +143,8 @@ def isolation(tmp_path_factory: pytest.TempPathFactory, temporary_of_session: Pa
         "KERAS_HOME": home / ".keras",
         "TFHUB_CACHE_DIR": home / "tfhub",
         "TMPDIR": temporary_of_session,
+        # As the command line sets it: see its `_run`.
+        "LANGUAGE": "C",
         RUN_MARK: uuid.uuid4().hex,
     }
     with pytest.MonkeyPatch.context() as patch:

@@ -119,6 +119,9 @@ def _run(arguments: list[str], alone: bool) -> int:
     from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
     # Called from another program, it must not change the environment.
+    if alone:
+        # Beam makes thousands of argument parsers a run, each of which looks for files of translations.
+        os.environ.setdefault("LANGUAGE", "C")
     if alone and clear_other_keras():
         _print(
             f"{PROG}: {KERAS} is ignored: this project needs Keras 2, which is tf_keras, or else keras of "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from pathlib import Path
@@ -142,18 +141,3 @@ def test_the_short_run_of_the_readme_is_blessed(forked, tmp_path, request):
     arguments = written("README.md:fashion.yaml", tmp_path)
     given = data_of("fashion_mnist", tmp_path, request)
     run("500 steps", [*arguments, *given, "--set", "trainer.train_steps=500"], forked, 0.88)
-
-
-@pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
-def test_the_network_of_the_readme_learns_a_part_of_its_data(forked, tmp_path):
-    """The declaration with the rate that it declares, in seconds."""
-    for split, count in (("train", 6000), ("t10k", 1000)):
-        for kind, header, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
-            with gzip.open(FASHION_MNIST / f"{split}-{kind}-ubyte.gz") as file:
-                read = file.read(header + count * size)
-            path = tmp_path / "part" / f"{split}-{kind}-ubyte"
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(read[:4] + count.to_bytes(4, "big") + read[8:])
-    changed = (f"data.dataset={tmp_path / 'part'}", "trainer.train_steps=200", "evaluator.min_accuracy=0.82")
-    words = [word for each in changed for word in ("--set", each)]
-    run("a part", [*written("README.md:fashion.yaml", tmp_path), *words], forked, 0.82)

@@ -114,13 +114,14 @@ PLACES = {
 @pytest.mark.parametrize(
     "cases",
     [
-        [("TfdsExampleGen", signal.SIGINT), ("Transform", signal.SIGTERM)],
+        [("TfdsExampleGen", signal.SIGINT)],
         pytest.param(
             [
                 ("TfdsExampleGen", signal.SIGTERM),
                 ("TfdsExampleGen", signal.SIGKILL),
                 ("StatisticsGen", signal.SIGINT),
                 ("StatisticsGen", signal.SIGTERM),
+                ("Transform", signal.SIGTERM),
                 ("Transform", signal.SIGINT),
                 ("Evaluator", signal.SIGTERM),
                 ("Evaluator", signal.SIGINT),

@@ -78,6 +78,7 @@ def test_the_digits_preset_knows_the_digit_that_comes_along(digits_run):
     assert row["class"] == "3"
 
 
+@pytest.mark.long  # the digits, in every run, have the same checks
 def test_mnist_reaches_98_percent_and_is_served_as_evaluated(forked, real_data_dir, tmp_path):
     # Half of the preset's steps; test_accuracy.py trains all.
     steps = ("--set", "trainer.train_steps=1000")

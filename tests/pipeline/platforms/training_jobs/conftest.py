@@ -9,7 +9,8 @@ import pytest
 from tests.pipeline.platforms.training_jobs.api_server import ApiServer, api_server
 
 
-@pytest.fixture(scope="session")
+# An idle one takes 2 % of a core.
+@pytest.fixture(scope="package")
 def _one_server(tmp_path_factory) -> Iterator[ApiServer]:
     with api_server(tmp_path_factory.mktemp("kubernetes")) as server:
         yield server
