@@ -95,7 +95,6 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
                 expected=f"{value:g}",
                 todo="convert a training with that",
             )
-    _check_powers(values[0], step)
     ops = {each.op for each in variables.values()}
     # Data dependencies only: control dependencies, such as moving averages, do not enter the value.
     reads = {key: ancestors([each], control=False) & ops for key, each in tensors[0].items()}
@@ -164,21 +163,6 @@ def _rates(
             counter.load(each, session)
         found[each] = float(session.run(rate))
     return found if len(set(found.values())) > 1 else {}
-
-
-def _check_powers(values: Mapping[str, Any], step: int) -> None:
-    """Refuses powers of Adam's betas that do not match the step: it has made more updates, or fewer."""
-    for beta in ("beta1", "beta2"):
-        if (power := values.get(f"{beta}_power")) is not None:
-            wanted = float(values[beta]) ** (step + 1)
-            # Tolerant: TF1's optimizer multiplies them up.
-            if abs(float(power) - wanted) > 1e-4:
-                raise UserCodeError(
-                    f"{beta}_power of the model_fn's optimizer is {float(power):g}, and {beta} to the power of "
-                    f"{step + 1} is {wanted:g}",
-                    expected=f"an optimizer that has made the {step} updates of the checkpoint's steps",
-                    todo="convert a training whose global_step counts all updates, from 0",
-                )
 
 
 def _of(rates: Mapping[int, float], value: Any) -> dict[str, float]:

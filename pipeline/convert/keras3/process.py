@@ -30,6 +30,7 @@ from tfx_estimator.model_fn.bridge.session import LOGITS, Answer, Batch
 from tfx_estimator.model_fn.bridge.tensors import STEP, WEIGHT, Placed, Reader
 from tfx_estimator.model_fn.bridge.trial import compare_answers, compare_steps
 from tfx_estimator.model_fn.bridge.written import WEIGHTS
+from tfx_estimator.model_fn.user_models.keras_model import select_inputs
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.convert.keras3 import networks
@@ -38,7 +39,6 @@ from tfx_estimator.pipeline.user_source.frames import user_lines
 from tfx_estimator.pipeline.user_source.modules import Module, is_installed, is_project
 
 _BUILT_IN = "tfx_estimator.model_fn.networks"
-_IMAGE = "image"
 
 Features = Mapping[str, np.ndarray]
 
@@ -91,15 +91,16 @@ def convert(request: Mapping[str, Any], batches: Iterable[Batch], answers: Itera
 
 def _completed(training: Training, model: Any, example: Features, own: set[type], named: Mapping[str, Any]) -> Training:
     """Returns the content of the source with what the model tells."""
-    given, alone = _chosen(model, example), _alone(model, example)
-    inputs, layers = {alone: given} if alone else given, model._flatten_layers()
-    norms = [each for each in layers if isinstance(each, keras.layers.BatchNormalization)]
+    given = _chosen(model, example)
+    is_alone = not isinstance(given, dict)
+    inputs = {name: each for name, each in example.items() if each is given} if is_alone else given
+    norms = [each for each in model._flatten_layers() if isinstance(each, keras.layers.BatchNormalization)]
     synchronized = named.get("synchronized") or all(each.synchronized for each in norms)
     return dataclasses.replace(
         training,
         normalised_parts=1 if synchronized else training.normalised_parts,
         inputs={name: _words(each) for name, each in inputs.items()},
-        alone=bool(alone),
+        alone=is_alone,
         own_layers=sorted((_plain(each.__module__), each.__name__) for each in own),
         sparse=_is_sparse(model, given),
         normalises=any(each.input_spec.ndim == 4 for each in norms),
@@ -132,7 +133,7 @@ def _build(request: Mapping[str, Any], batch: Features) -> Any:
     module_name, _, name = request["target"].partition(":")
     try:
         if module_name == _BUILT_IN:
-            return getattr(networks, name)(*request["given"], shape=batch[_IMAGE].shape[1:], **request["named"])
+            return getattr(networks, name)(*request["given"], shape=batch["image"].shape[1:], **request["named"])
         function = getattr(importlib.import_module(loader.import_name(module_name)), name)
         network = function(*request["given"], **request["named"])
         if not isinstance(network, keras.Model):
@@ -161,29 +162,10 @@ def _refusal(error: Exception, what: str) -> UserCodeError:
 
 def _chosen(model: Any, features: Features) -> Any:
     """Selects a model's inputs among the features: see `keras_model.inputs_of`."""
-    alone = _alone(model, features)
-    if alone:
-        return features[alone]
-    is_functional = getattr(model, "_inputs_struct", None) is not None
-    return {name: features[name] for name in (_names(model) if is_functional else features)}
-
-
-def _alone(model: Any, features: Features) -> str:
-    """Returns the name of a model's only input; empty if it takes a dict."""
-    is_sequential = isinstance(model, keras.Sequential)
-    if is_sequential or getattr(model, "_inputs_struct", None) is None:
-        # A subclassed model may use any of the features.
-        if _IMAGE in features and (is_sequential or len(features) == 1):
-            return _IMAGE
-        return next(iter(features)) if is_sequential and len(features) == 1 else ""
-    names = _names(model)
-    if len(names) > 1:
-        return ""
-    return next(name for name in (*names, _IMAGE, *features) if name in features)
-
-
-def _names(model: Any) -> list[str]:
-    return sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
+    names = None
+    if not isinstance(model, keras.Sequential) and getattr(model, "_inputs_struct", None) is not None:
+        names = sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
+    return select_inputs(model, features, names)
 
 
 def _words(feature: np.ndarray) -> str:
@@ -242,13 +224,6 @@ def _compare_steps(
     """Compares the model that `training.py` loads and trains."""
     model, optimizer = module.load()
     variables = {each.path: each for each in (*model.weights, *optimizer.variables)}
-    # The learning rate is in the source.
-    if left := sorted(variables.keys() - {*(each.place for each in placed), f"{NAME}/learning_rate"}):
-        raise UserCodeError(
-            f"the optimizer of Keras 3 has {', '.join(left)}, which the Estimator lacks",
-            expected="the slots of the Estimator's",
-            todo="convert to keras2",
-        )
 
     def train(batch: Batch) -> Any:
         return module.train_step(model, optimizer, _chosen(model, batch.features), batch.labels)
