@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.base.ending import keeper
-from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, from_json, to_json
+from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
 RESULT = "result.json"
@@ -21,6 +24,50 @@ _LIGHT = 'import sys; sys.modules.update(dict.fromkeys(("matplotlib", "sklearn")
 def alone(file: str) -> list[str]:
     """Returns a command that runs a file in a new Python, which need not find this project."""
     return [sys.executable, "-c", f"{_LIGHT}; import runpy; runpy.run_path(sys.argv.pop(1), run_name='__main__')", file]
+
+
+def program(module: str, function: str) -> str:
+    """Returns the program that answers `ask` by a function of a module, which may need no Keras 2."""
+    given = "from tfx_estimator.pipeline.base.installed import uncollected\nwith uncollected():\n "
+    return f"{given}from {module} import {function}\nfrom {__name__} import answer\nanswer({function}, *sys.argv[1:])"
+
+
+def ask(command: Sequence[str], request: Any, *streams: Iterable[Any]) -> dict[str, Any]:
+    """Runs a command with a `program`, and returns the result of its function.
+
+    Args:
+        request: The function's first argument.
+        streams: The others, which it reads one by one.
+
+    Raises:
+        TfxEstimatorError: The function has raised it.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+        for index, stream in enumerate([[request], *streams]):
+            with open(os.path.join(scratch, str(index)), "wb") as file:
+                for each in stream:
+                    pickle.dump(each, file, protocol=pickle.HIGHEST_PROTOCOL)
+        result = start(scratch, command, [str(index) for index in range(len(streams) + 1)])
+    if error := result.get("error"):
+        raise from_json(error) or PipelineError(str(error))
+    return result
+
+
+def answer(function: Callable[..., dict[str, Any]], *files: str) -> None:
+    """Calls a function on the files of `ask`, and writes its result, or its error, to the last one."""
+    *streams, result_file = files
+    try:
+        request, *others = map(_read, streams)
+        result = function(next(request), *others)
+    except TfxEstimatorError as error:
+        result = {"error": to_json(error)}
+    write_json(result_file, result)
+
+
+def _read(name: str) -> Iterator[Any]:
+    with open(name, "rb") as file:
+        while file.peek(1):
+            yield pickle.load(file)
 
 
 def python(program: str) -> list[str]:

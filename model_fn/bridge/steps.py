@@ -1,27 +1,24 @@
-"""The next steps of an Estimator, and the same of the model converted from it."""
+"""The next steps of an Estimator."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS, difference, part
+from tfx_estimator.model_fn.bridge.differences import part
 from tfx_estimator.model_fn.bridge.draws import Draws
-from tfx_estimator.model_fn.bridge.tensors import Reader
+from tfx_estimator.model_fn.bridge.tensors import Placed, Reader
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 STEPS = 20
 _TRIED, _ROUNDED, _AFTER = "tried", "rounded", "after"
-# A tensor may differ by this multiple of what rounding alone makes of it; beyond a tenth, that proves nothing.
-TIMES_ROUNDED, LOOSE = 30.0, 0.1
 
 # A number of steps, kind and place of a tensor, its values before and after these, and the part by which rounding alone
 # moves it.
@@ -37,16 +34,19 @@ class Trained:
             last digit, which shows how far rounding alone moves each tensor: in many networks each step doubles it.
         losses: The losses of the steps.
         draws: Number of random operations in a step.
+        trained: The trained variables, in creation order.
+        others: The graph's other variables.
     """
 
     folder: str
     losses: list[float]
     draws: int
+    trained: Sequence[str] = ()
+    others: Sequence[str] = ()
 
-    def tensors(self, placed: Iterable[Any], reader: Reader) -> Iterator[Moved]:
+    def tensors(self, placed: Sequence[Placed], reader: Reader) -> Iterator[Moved]:
         """Yields the placed tensors after the first step and after all; `reader` has their values before these."""
-        placed = list(placed)
-        for count in sorted({1, len(self.losses)}):
+        for count in sorted({min(1, len(self.losses)), len(self.losses)} - {0}):
             readers = [reader, *(Reader(os.path.join(self.folder, f"{name}{count}")) for name in (_AFTER, _ROUNDED))]
             for each in placed:
                 before, old, rounded = (found.get_tensor(each.tensor.name) * each.factor for found in readers)
@@ -97,6 +97,8 @@ def train(
     losses: list[float] = []
     with graph.as_default():
         session = opened(spec, checkpoint)
+        trained = [each.op.name for each in tf.compat.v1.trainable_variables()]
+        others = [each.op.name for each in tf.compat.v1.global_variables() if each.op.name not in trained]
     with contextlib.closing(session):
         # The first shows which random operations a step has.
         for name, counts in ((_TRIED, (1,)), (_ROUNDED, (1, STEPS)), (_AFTER, (1, STEPS))):
@@ -116,37 +118,4 @@ def train(
                     path = os.path.join(folder, f"{name}{len(losses)}")
                     spec.scaffold.saver.save(session, path, write_meta_graph=False, write_state=False)
             draws.keep_used()
-    return Trained(folder, losses, len(draws.made))
-
-
-def compare(
-    trained: Trained,
-    moved: Iterable[Moved],
-    train_step: Callable[..., Any],
-    batches: Iterable[Any],
-    variables: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Trains the same steps in Keras, and returns fields of a `Proof`.
-
-    Args:
-        moved: The Estimator's tensors.
-        train_step: Trains on a batch, and returns its loss.
-        variables: Those of Keras, by place.
-    """
-    draws, given, losses = Draws(), enumerate(batches), list[float]()
-    largest, wrong, compared = {"loss": 0.0}, dict[str, float](), dict[str, bool]()
-    for count, tensors in itertools.groupby(moved, key=operator.itemgetter(0)):
-        with draws.fixed():
-            for draws.step, batch in itertools.islice(given, count - len(losses)):
-                losses.append(float(train_step(batch)))
-        for _, kind, place, before, old, rounded in tensors:
-            found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + TIMES_ROUNDED * rounded
-            if not found <= most:
-                wrong[place] = found
-            if most <= LOOSE:
-                largest[kind] = max(largest.get(kind, 0.0), found)
-            compared[place] = compared.get(place, False) or most <= LOOSE
-    largest["loss"] = difference(np.array(trained.losses), np.array(losses))
-    rounding = [place for place, is_compared in compared.items() if not is_compared]
-    counts = {"estimator": trained.draws, "keras": len(draws.made)}
-    return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts}
+    return Trained(folder, losses, len(draws.made), trained, others)

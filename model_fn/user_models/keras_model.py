@@ -49,14 +49,16 @@ def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dic
     only one input, and no such feature, it gets the image or the only feature. A Sequential gets the image or the only
     feature. Any other model gets the image if that is the only feature, otherwise the dict of all.
     """
-    inputs = _select(model, features)
+    inputs = select_inputs(model, features, _input_names(model))
     if model._is_graph_network:
         _refuse_rounding(model, inputs)
     return inputs
 
 
-def _select(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
-    names = _input_names(model)
+def select_inputs(
+    model: tf.keras.Model, features: Features, names: Optional[list[str]]
+) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
+    """Selects them for a model of any Keras; `names` are those of its inputs, None if it is not functional."""
     if names is None:
         sequential = isinstance(model, tf.keras.Sequential)
         if IMAGE in features and (sequential or len(features) == 1):

@@ -1,43 +1,14 @@
-"""Further information on the places of weights that names do not determine."""
+"""The file of `--map`, which says what names do not: where weights belong."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from tfx_estimator.model_fn.bridge.tensors import Tensor
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import read_yaml
-
-
-@dataclasses.dataclass(frozen=True)
-class Guide:
-    """Further information on the places of weights that names do not determine.
-
-    Args:
-        patterns: Lines of `--map`: places by regular expressions of tensor names; None leaves a tensor out.
-        trained: The trained variables of a model_fn, in creation order.
-        others: Its other variables.
-    """
-
-    patterns: Mapping[str, Optional[str]] = dataclasses.field(default_factory=dict)
-    trained: Sequence[str] = ()
-    others: Sequence[str] = ()
-
-    def of(self, name: str) -> Optional[tuple[str, Optional[str]]]:
-        """Returns the first pattern that matches a tensor's whole name, with the tensor's place; None if none does."""
-        for pattern, place in self.patterns.items():
-            if found := re.fullmatch(pattern, name):
-                return pattern, place if place is None else found.expand(place)
-        return None
-
-    def left_out(self, tensor: Tensor) -> bool:
-        """True if `--map` leaves out the tensor, or the weight of a slot."""
-        return (found := self.of(tensor.weight or tensor.name)) is not None and found[1] is None
 
 
 def read_map(file: str) -> dict[str, Optional[str]]:

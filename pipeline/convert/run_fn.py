@@ -15,8 +15,8 @@ from tfx.utils import io_utils
 
 from tfx_estimator.model_fn.bridge.canned.head import BINARY, CLASSES, LABELS, REGRESSION, Head
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
-from tfx_estimator.model_fn.bridge.canned.session import InputFn
 from tfx_estimator.model_fn.bridge.canned.text import indented, literal
+from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.convert import run_fn_parts
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 from ml_metadata.proto import metadata_store_pb2
+from tfx.orchestration.portable.mlmd.execution_lib import get_input_artifacts, get_output_artifacts
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.execution import Artifacts
@@ -81,8 +83,7 @@ def find(named: str, checkpoint: str = "") -> Source:
     """
     run = find_runs([named])[0]
     properties, inputs, outputs = last_training(run)
-    # The operation's options, such as deadlines, which the driver blanked, do not affect the model.
-    settings = Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
+    settings = settings_of(properties)
     require_estimator(run.name, settings)
     folder = folder_of_training(run, outputs.get("model_run", ""))
     # The declaration with tuned values.
@@ -90,16 +91,26 @@ def find(named: str, checkpoint: str = "") -> Source:
     settings, _ = with_counts(settings, properties, inputs[standard_component_specs.EXAMPLES_KEY])
     if checkpoint:
         return of_checkpoint(run, settings, inputs, checkpoint)
-    step = checkpoints.last_step(folder)
-    if step is None:
-        raise PipelineError(
-            f"no checkpoint is in {folder}", expected="the last one of the training", todo="name another run"
-        )
-    prefix = os.path.join(checkpoints.folder_of(folder), f"model.ckpt-{step}")
+    prefix, step = last_checkpoint(folder)
     exported = os.path.join(outputs.get("model", ""), "Format-Serving")
     # A training resumed after it was published has another folder, and the best checkpoint may be an earlier one.
     is_of_last = folder == outputs.get("model_run") and not is_declared(settings.section)
     return Source(run, prefix, step, settings, inputs, exported if is_of_last and os.path.isdir(exported) else "")
+
+
+def settings_of(properties: Mapping[str, Any]) -> Settings:
+    """Returns the settings of a Trainer's execution."""
+    # The operation's options, such as deadlines, which the driver blanked, do not affect the model.
+    return Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
+
+
+def last_checkpoint(folder: str) -> tuple[str, int]:
+    """Returns the last checkpoint of a training's folder, without `.index`, and its step."""
+    if (step := checkpoints.last_step(folder)) is None:
+        raise PipelineError(
+            f"no checkpoint is in {folder}", expected="the last one of the training", todo="name another run"
+        )
+    return os.path.join(checkpoints.folder_of(folder), f"model.ckpt-{step}"), step
 
 
 def require_estimator(name: str, settings: Settings) -> None:
@@ -154,19 +165,11 @@ def describe(
     Args:
         moved: Current URIs of artifacts, by the URI in ML Metadata.
     """
-    events = store.get_events_by_execution_ids([execution.id])
-    artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in events])}
-    types = {each.id: each for each in store.get_artifact_types()}
-    read: Artifacts = {}
-    wrote: dict[str, str] = {}
-    for event in events:
-        artifact, name = artifacts[event.artifact_id], event.path.steps[0].key
-        artifact.uri = moved.get(artifact.uri, artifact.uri)
-        if event.type == metadata_store_pb2.Event.OUTPUT:
-            wrote[name] = artifact.uri
-        else:
-            read.setdefault(name, []).append(artifact_utils.deserialize_artifact(types[artifact.type_id], artifact))
-    return properties_of(execution), read, wrote
+    handle = types.SimpleNamespace(store=store)
+    read, wrote = (get(handle, execution.id) for get in (get_input_artifacts, get_output_artifacts))
+    for each in (each for found in (read, wrote) for artifacts in found.values() for each in artifacts):
+        each.uri = moved.get(each.uri, each.uri)
+    return properties_of(execution), read, {name: each.uri for name, (*_, each) in wrote.items()}
 
 
 def folder_of_training(run: Run, model_run: str) -> str:

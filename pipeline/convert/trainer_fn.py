@@ -12,8 +12,7 @@ from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.components.execution import Artifacts
-from tfx_estimator.components.trainer.estimator import checkpoints
-from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import ESTIMATOR
 from tfx_estimator.components.trainer.task.paths import name_of
 from tfx_estimator.components.trainer.task.user_code import function_of
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
@@ -64,7 +63,7 @@ def find(named: str) -> Optional[Training]:
         run = find_runs([named])[0]
         properties, inputs, outputs = source.last_training(run)
         name, folder = run.name, ""
-    settings = Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
+    settings = source.settings_of(properties)
     if settings.built_in is not None:
         return None
     if (path := name_of(properties, settings)) != ESTIMATOR:
@@ -74,11 +73,7 @@ def find(named: str) -> Optional[Training]:
             todo="name the run of one",
         )
     folder = folder or source.folder_of_training(run, outputs.get(standard_component_specs.MODEL_RUN_KEY, ""))
-    if (step := checkpoints.last_step(folder)) is None:
-        raise PipelineError(
-            f"no checkpoint is in {folder}", expected="the last one of the training", todo="name another run"
-        )
-    return Training(name, os.path.join(checkpoints.folder_of(folder), f"model.ckpt-{step}"), step, properties, inputs)
+    return Training(name, *source.last_checkpoint(folder), properties, inputs)
 
 
 def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof, run_fn.Written]:

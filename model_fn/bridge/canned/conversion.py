@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tfx_estimator.model_fn.bridge import steps
+from tfx_estimator.model_fn.bridge import fresh, session, steps
 from tfx_estimator.model_fn.bridge.arrays import write_arrays
-from tfx_estimator.model_fn.bridge.canned import keras3, optimizers, reading, session, trial, weights, writing
+from tfx_estimator.model_fn.bridge.canned import optimizers, reading, trial, weights, writing
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
-from tfx_estimator.model_fn.bridge.canned.session import InputFn
+from tfx_estimator.model_fn.bridge.kept import inputs
+from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
 from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read
 from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, PROOF, WEIGHTS, drafted
 from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 
 @dataclass(frozen=True)
@@ -60,23 +62,27 @@ def convert(
     known = weights.hyperparameters(reader, described)
     described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
     own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
-    batches = session.batches(estimator, trained.train, steps.STEPS)
+    types, read_batches = inputs.read(estimator, trained.train, ModeKeys.TRAIN, steps.STEPS)
+    batches = [session.Batch(*each) for each in read_batches]
     written = writing.write(canned, batches[0].features, own, is_keras_3)
     placed = weights.place(reader, written.weights, described)
     with drafted(output) as draft:
         # Before a Keras model is created: one that is created in a graph breaks those that were not.
-        evaluation = session.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs)
-        with evaluation as answers, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
-            after = session.next_steps(estimator, checkpoint, trained.train, batches, scratch)
+        evaluation = session.predicting(estimator, checkpoint, trained.evaluate, written.inputs)
+        with evaluation as predicting, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+            after, _ = session.next_steps(estimator, checkpoint, types, lambda: batches, scratch)
             _write(draft, written, placed, reader)
             mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
             write_json(os.path.join(draft, MAPPING), mapping)
-            compare = keras3.compare if is_keras_3 else trial.compare
-            compared = trial.Trial(draft, canned.head.kind, batches, after)
             held = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
-            result = compare(compared, answers, after.tensors(held, reader))
+            given = (
+                trial.Trial(draft, canned.head.kind, checkpoint, held, batches, after),
+                predicting.answers(trained.steps),
+            )
+            command = fresh.python(fresh.program(trial.__name__, "compare"))
+            result = fresh.ask(command, *given) if is_keras_3 else trial.compare(*given)
         counts = collections.Counter(each.tensor.kind for each in placed)
-        proof = Proof(**{**result, "logits": {"estimator": result["logits"]}}, tensors=dict(counts))
+        proof = Proof(**result, tensors=dict(counts))
         write_json(os.path.join(draft, PROOF), proof.to_dict())
         also(draft, canned)
         if not proof.holds:

@@ -12,62 +12,14 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.model_fn.bridge.canned.text import Source
+from tfx_estimator.model_fn.bridge.optimizers import ROWS
 
 _LEGACY = ("SGD", "Adam", "Adagrad", "Ftrl", "RMSprop")
 # Default values, which are not written.
 _DEFAULTS = {"decay": 0.0, "momentum": 0.0, "nesterov": False, "amsgrad": False, "centered": False, "beta": 0.0}
 _DEFAULTS |= {"l1_regularization_strength": 0.0, "l2_regularization_strength": 0.0}
 _DEFAULTS |= {"l2_shrinkage_regularization_strength": 0.0}
-# For an optimizer of tf.compat.v1.train: Keras's class, attributes of the old one by Keras's options, further options
-# for equal arithmetic, and slots in the order of their creation.
-_OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
-    "GradientDescentOptimizer": ("SGD", {"learning_rate": "_learning_rate"}, {}, ()),
-    "MomentumOptimizer": (
-        "SGD",
-        {"learning_rate": "_learning_rate", "momentum": "_momentum", "nesterov": "_use_nesterov"},
-        {},
-        ("momentum",),
-    ),
-    "AdagradOptimizer": (
-        "Adagrad",
-        {"learning_rate": "_learning_rate", "initial_accumulator_value": "_initial_accumulator_value"},
-        # TensorFlow 1 has none; Keras replaces 0 by its default.
-        {"epsilon": 1e-30},
-        ("accumulator",),
-    ),
-    "AdamOptimizer": (
-        "Adam",
-        {"learning_rate": "_lr", "beta_1": "_beta1", "beta_2": "_beta2", "epsilon": "_epsilon"},
-        {},
-        ("m", "v"),
-    ),
-    "FtrlOptimizer": (
-        "Ftrl",
-        {
-            "learning_rate": "_learning_rate",
-            "learning_rate_power": "_learning_rate_power",
-            "initial_accumulator_value": "_initial_accumulator_value",
-            "l1_regularization_strength": "_l1_regularization_strength",
-            "l2_regularization_strength": "_l2_regularization_strength",
-            "l2_shrinkage_regularization_strength": "_l2_shrinkage_regularization_strength",
-            "beta": "_beta",
-        },
-        {},
-        ("accumulator", "linear"),
-    ),
-    "RMSPropOptimizer": (
-        "RMSprop",
-        {
-            "learning_rate": "_learning_rate",
-            "rho": "_decay",
-            "momentum": "_momentum",
-            "epsilon": "_epsilon",
-            "centered": "_centered",
-        },
-        {},
-        ("rms", "momentum"),
-    ),
-}
+_OLD = {row.old: row for row in ROWS.values() if row.old}
 # A momentum of 0 with which Keras skips slots of rows that no example has, and still has a momentum slot.
 ALWAYS_WITH_SLOT = Source("lambda: 0.0")
 # A class in network.py, used when the rate changes: Keras's momentum slot contains the rate.
@@ -149,21 +101,21 @@ def in_keras_3(optimizer: Optimizer) -> Optimizer:
 def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
     if name not in _OLD:
         raise refused(f"the optimizer {name}", f"train with one of {', '.join(_OLD)}")
-    kind, attributes, fixed, slots = _OLD[name]
+    row = _OLD[name]
+    attributes = {"learning_rate": "_lr" if hasattr(optimizer, "_lr") else "_learning_rate"}
+    attributes |= {each.name: each.old for each in row.options if hasattr(optimizer, each.old)}
     options = {key: _number(getattr(optimizer, each), name, key) for key, each in attributes.items()}
-    if options.get("centered"):
-        slots = ("rms", "mg", "momentum")
+    kind, factor, own = row.keras, 1.0, optimizer._name
     if kind == "RMSprop" and not options["momentum"]:
         options["momentum"] = ALWAYS_WITH_SLOT
-    own = optimizer._name
+    if kind == "Adagrad":
+        # TensorFlow 1 has none; Keras replaces 0 by its default.
+        options["epsilon"] = 1e-30
+    if kind == MOMENTUM and not isinstance(options["learning_rate"], dict):
+        kind, factor = "SGD", -options["learning_rate"]
+    slots = [each.keras2 for each in row.slots if each.op != "mg" or options["centered"]]
     names = {f"{own}_{index}" if index else own: slot for index, slot in enumerate(slots)}
-    factor = 1.0
-    if name == "MomentumOptimizer":
-        if isinstance(options["learning_rate"], dict):
-            kind = MOMENTUM
-        else:
-            factor = -options["learning_rate"]
-    return Optimizer(kind, _without_defaults({**options, **fixed}), own, names, factor)
+    return Optimizer(kind, _without_defaults(options), own, names, factor)
 
 
 def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Saves a written network's model, and compares it with the Estimator's outputs, under either Keras."""
+"""Saves a written network's model, and compares it with the canned Estimator, under either Keras."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge import steps
-from tfx_estimator.model_fn.bridge.canned.head import CLASSES, REGRESSION
-from tfx_estimator.model_fn.bridge.canned.session import Batch
-from tfx_estimator.model_fn.bridge.differences import MOST, difference
+from tfx_estimator.model_fn.bridge.session import Answer, Batch
+from tfx_estimator.model_fn.bridge.steps import Trained
+from tfx_estimator.model_fn.bridge.tensors import Placed, Reader
+from tfx_estimator.model_fn.bridge.trial import compare_answers, compare_steps
 from tfx_estimator.model_fn.bridge.written import load
 
 
@@ -25,33 +25,31 @@ class Trial:
     Args:
         folder: With network.py, vocabularies and weights.
         head: Kind of the head.
-        batches: Batches of the Estimator's next steps.
+        checkpoint: Of the Estimator.
+        placed: Its tensors.
+        batches: Batches of its next steps.
         trained: The Estimator after these.
     """
 
     folder: str
     head: str
+    checkpoint: str
+    placed: list[Placed]
     batches: list[Batch]
-    trained: steps.Trained
+    trained: Trained
 
 
-def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[steps.Moved]) -> dict[str, Any]:
-    """Writes model.keras, and returns the fields of a `Proof`.
-
-    Args:
-        answers: Batches of evaluation, and the Estimator's logits of each.
-        moved: Read after `answers`.
-    """
+def compare(trial: Trial, answers: Iterable[Answer]) -> dict[str, Any]:
+    """Writes model.keras, and returns the fields of a `Proof`."""
     module = load(trial.folder)
     model = module.network()
     module.restore(model)
     _save(module, model, os.path.join(trial.folder, "model.keras"))
-    worst, classes, examples = 0.0, 0, 0
-    for batch, old in answers:
-        new = np.asarray(model(module.prepare(batch.tensors()), training=False))
-        worst = max(worst, difference(old, new))
-        classes += _differing_classes(trial.head, old, new)
-        examples += len(old)
+
+    def answer(batch: Batch, _: str) -> np.ndarray:
+        return np.asarray(model(module.prepare(batch.tensors()), training=False))
+
+    found = compare_answers(answers, answer, trial.head)
     # What depends on a value is written with operations: AutoGraph would only take its time.
     train_step = tf.function(model.train_step, autograph=False)
 
@@ -60,8 +58,8 @@ def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: It
         return train_step(module.prepare(batch.tensors(), batch.label()))["loss"]
 
     variables = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
-    compared = steps.compare(trial.trained, moved, train, trial.batches, variables)
-    return {"examples": examples, "logits": worst, "classes": classes, **compared}
+    reader = Reader(trial.checkpoint)
+    return found | compare_steps(trial.trained, trial.placed, reader, train, trial.batches, variables)
 
 
 def _save(module: ModuleType, model: Any, file: str) -> None:
@@ -70,15 +68,3 @@ def _save(module: ModuleType, model: Any, file: str) -> None:
     for empty, layer in zip(bare.layers, model.layers):
         empty.set_weights(layer.get_weights())
     bare.save(file)
-
-
-def _differing_classes(head: str, old: np.ndarray, new: np.ndarray) -> int:
-    """Counts the examples with another predicted class, unless rounding explains it."""
-    if head == REGRESSION:
-        return 0
-    near = MOST * max(1.0, float(np.abs(old).max(initial=0.0)))
-    if head != CLASSES:
-        return int(np.any(((old > 0) != (new > 0)) & (np.abs(old - new) > near), axis=1).sum())
-    rows = np.arange(len(old))
-    apart = old[rows, old.argmax(axis=1)] - old[rows, new.argmax(axis=1)]
-    return int((apart > 2 * near).sum())

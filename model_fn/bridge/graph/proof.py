@@ -7,18 +7,20 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.differences import MOST, difference
-from tfx_estimator.model_fn.bridge.graph import batches
+from tfx_estimator.model_fn.bridge.examples import batches_of
 from tfx_estimator.model_fn.bridge.graph.exported import SERVE, Exported
+from tfx_estimator.model_fn.bridge.session import ESTIMATOR, Answer, Batch
+from tfx_estimator.model_fn.bridge.trial import compare_answers
 from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
 
-Batch = dict[str, np.ndarray]
+_SIZE = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,24 +69,30 @@ def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: 
         DataError: The export does not take the examples.
         UserCodeError: The output has no gradient.
     """
-    examples, apart, classes = 0, 0.0, 0
-    first: Batch = {}
-    with _served(exported, exported.folder) as served:
-        for batch in batches.read(exported, files):
-            first = first or batch
-            try:
-                old = served(batch)
-            except tf.errors.OpError as error:
-                raise batches.not_taken(exported, error) from error
-            new = _answer(model, batch)
-            apart, examples = max(apart, difference(old, new)), examples + len(old)
-            classes += _differ(old, new)
-    if not first:
+    batches: list[Batch] = []
+
+    def answers() -> Iterator[Answer]:
+        with _served(exported, exported.folder) as served:
+            for given in _read(exported, files):
+                batch = Batch(given, None)
+                # The first is trained on.
+                batches[1:] = [batch]
+                yield ESTIMATOR, exported.output, batch, served(batch)
+
+    try:
+        found = compare_answers(answers(), lambda batch, _: model(batch.tensors()))
+    except tf.errors.OpError as error:
+        kind = "that the export can parse" if exported.serialized else f"with {', '.join(sorted(exported.inputs))}"
+        raise DataError(
+            f"the export does not take the evaluation examples: {first_line(error)}",
+            expected=f"TFRecord files of tf.Examples {kind}",
+            todo="name them by --examples",
+        ) from error
+    if not batches:
         raise DataError("there is no evaluation example", expected="one at least", todo="name some by --examples")
-    _require_gradient(model, first, exported.output)
-    still = _step(model, first)
-    kept = _kept(exported, module, model, first, scratch)
-    return Proof(examples, exported.output, apart, classes, len(model.trainable_weights), still, kept)
+    still = _step(model, batches[0], exported.output)
+    kept, count = _kept(exported, module, model, batches[0], scratch), len(model.trainable_weights)
+    return Proof(found["examples"], exported.output, found["logits"][ESTIMATOR], found["classes"], count, still, kept)
 
 
 def not_equal(proof: Proof) -> NotEqualError:
@@ -106,64 +114,39 @@ def not_equal(proof: Proof) -> NotEqualError:
     )
 
 
-def _answer(model: tf.keras.Model, batch: Batch) -> np.ndarray:
-    return model(_tensors(batch)).numpy()
+def _step(model: tf.keras.Model, batch: Batch, output: str) -> list[str]:
+    """Runs a training step of Keras, and returns the trained weights that it did not change.
 
-
-def _tensors(batch: Batch) -> dict[str, tf.Tensor]:
-    return {name: tf.constant(each) for name, each in batch.items()}
-
-
-def _differ(old: np.ndarray, new: np.ndarray) -> int:
-    if old.ndim != 2 or old.shape[1] < 2:
-        return 0
-    return int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
-
-
-def _require_gradient(model: tf.keras.Model, batch: Batch, output: str) -> None:
-    """Refuses an output that trains no weight; it need not train all, for example not an auxiliary head's."""
+    It need not train all, for example not an auxiliary head's; but one that trains none is refused.
+    """
+    before = [each.numpy() for each in model.trainable_weights]
+    # A loss that depends on all outputs, without labels.
+    model.compile("adam", lambda _, outputs: tf.reduce_mean(tf.square(outputs)))
     try:
-        with tf.GradientTape() as tape:
-            loss = _loss(None, model(_tensors(batch)))
-        found = tape.gradient(loss, model.trainable_weights)
-        trains = any(each is not None for each in found)
-        what = "" if trains else f"{output} depends on no trained weight by operations that have a gradient"
-    except LookupError as error:
-        what = f"{output} has no gradient: {first_line(error)}"
-    if what:
+        model.train_on_batch(batch.tensors(), tf.zeros(len(next(iter(batch.features.values())))))
+    except (LookupError, ValueError) as error:
         raise UserCodeError(
-            what,
+            f"{output} depends on no trained weight by operations that have a gradient: {first_line(error)}",
             expected="an output that depends on trained weights, by operations that have a gradient",
             todo="name another one by --answer; or convert the network",
-        )
-
-
-def _loss(_: Any, answers: tf.Tensor) -> tf.Tensor:
-    """A loss that depends on all outputs, without labels."""
-    return tf.reduce_mean(tf.square(answers))
-
-
-def _step(model: tf.keras.Model, batch: Batch) -> list[str]:
-    """Runs a training step of Keras, and returns the trained weights that it did not change."""
-    before = [each.numpy() for each in model.trainable_weights]
-    model.compile("adam", _loss)
-    model.train_on_batch(_tensors(batch), tf.zeros(len(next(iter(batch.values())))))
+        ) from error
     pairs = zip(model.trainable_weights, before)
-    return [_name(each) for each, old in pairs if np.array_equal(each.numpy(), old)]
+    return [each.name.partition(":")[0] for each, old in pairs if np.array_equal(each.numpy(), old)]
 
 
 def _kept(
     exported: Exported, module: ModuleType, model: tf.keras.Model, batch: Batch, scratch: str
 ) -> dict[str, float]:
     """Saves and loads the trained model in both forms, and compares their outputs with the model's."""
-    now = _answer(model, batch)
+    now = model(batch.tensors()).numpy()
     weights, folder = os.path.join(scratch, "trained.weights.h5"), os.path.join(scratch, "trained")
     model.save_weights(weights)
     other = module.network()
     other.load_weights(weights)
     module.export(model, folder)
     with _served(exported, folder) as served:
-        return {"weights": difference(now, _answer(other, batch)), "SavedModel": difference(now, served(batch))}
+        found = {"weights": other(batch.tensors()).numpy(), "SavedModel": served(batch)}
+    return {form: difference(now, each) for form, each in found.items()}
 
 
 @contextlib.contextmanager
@@ -175,8 +158,22 @@ def _served(exported: Exported, folder: str) -> Iterator[Callable[[Batch], np.nd
     with contextlib.closing(session):
         takes = signatures[exported.signature].inputs
         output = signatures[exported.signature].outputs[exported.output].name
-        yield lambda batch: session.run(output, {takes[name].name: each for name, each in batch.items()})
+        yield lambda batch: session.run(output, {takes[name].name: each for name, each in batch.features.items()})
 
 
-def _name(variable: tf.Variable) -> str:
-    return variable.name.partition(":")[0]
+def _read(exported: Exported, files: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+    """Yields batches of examples: serialized, or parsed by the names, types and shapes of the signature's inputs."""
+    fixed = next((shape[0] for _, shape in exported.inputs.values() if shape and shape[0]), None)
+    spec = {} if exported.serialized else {name: _feature(*each) for name, each in exported.inputs.items()}
+    for batch in batches_of(files, fixed or _SIZE, bool(fixed)):
+        found = tf.io.parse_example(batch, spec) if spec else {next(iter(exported.inputs)): batch}
+        yield {name: tf.cast(each, exported.inputs[name][0]).numpy() for name, each in found.items()}
+
+
+def _feature(dtype: tf.DType, shape: Optional[Sequence[Optional[int]]]) -> Any:
+    """Returns the parsing feature of an input: string, int64 or float32; of variable length, padded."""
+    stored = dtype if dtype == tf.string else tf.float32 if dtype.is_floating else tf.int64
+    of_one = [*(shape or ())[1:]]
+    if of_one and of_one[0] is None:
+        return tf.io.FixedLenSequenceFeature(of_one[1:], stored, allow_missing=True)
+    return tf.io.FixedLenFeature(of_one, stored)

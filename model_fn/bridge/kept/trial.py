@@ -18,7 +18,7 @@ from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS, difference,
 from tfx_estimator.model_fn.bridge.kept import inputs, process, seeds
 from tfx_estimator.model_fn.bridge.kept.graphs import TRAIN, call, opened
 from tfx_estimator.model_fn.bridge.proof import Proof
-from tfx_estimator.model_fn.bridge.steps import LOOSE, TIMES_ROUNDED
+from tfx_estimator.model_fn.bridge.trial import LOOSE, TIMES_ROUNDED
 
 STEP, CUT, LOSS = "step", "cut", "loss"
 _REQUEST, _ANSWER = "request.pickle", "answer.pickle"

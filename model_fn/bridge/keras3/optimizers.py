@@ -5,43 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tfx_estimator.model_fn.bridge.optimizers import ROWS
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-# Optimizer -> its class in Keras 3, the options that it takes, and our slot names by Keras's.
-KNOWN: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
-    "sgd": ("SGD", ("momentum", "nesterov"), {"momentum": "momentum"}),
-    "momentum": ("Momentum", ("momentum", "nesterov"), {"velocity": "momentum"}),
-    "rmsprop": (
-        "RMSprop",
-        ("rho", "momentum", "epsilon", "centered"),
-        {"velocity": "square", "momentum": "momentum", "average_gradient": "mean"},
-    ),
-    "adam": (
-        "Adam",
-        ("beta_1", "beta_2", "epsilon", "amsgrad"),
-        {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"},
-    ),
-    "adamw": (
-        "AdamW",
-        ("beta_1", "beta_2", "epsilon", "amsgrad"),
-        {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"},
-    ),
-    "adadelta": ("Adadelta", ("rho", "epsilon"), {"accumulated_grad": "square", "accumulated_delta_var": "update"}),
-    "adagrad": ("Adagrad", (), {"accumulator": "square"}),
-    "adamax": ("Adamax", ("beta_1", "beta_2", "epsilon"), {"momentum": "m", "norm": "v"}),
-    "ftrl": (
-        "Ftrl",
-        (
-            "learning_rate_power",
-            "l1_regularization_strength",
-            "l2_regularization_strength",
-            "l2_shrinkage_regularization_strength",
-            "beta",
-        ),
-        {"accumulator": "square", "linear": "linear"},
-    ),
-    "lion": ("Lion", ("beta_1", "beta_2"), {"momentum": "m"}),
-}
 # Ours -> Keras's.
 _CLIPPING = {"clip_norm": "clipnorm", "global_clip_norm": "global_clipnorm", "clip_value": "clipvalue"}
 _OWN = "momentum"
@@ -106,7 +72,7 @@ def refuse_unknown(options: Mapping[str, Any]) -> None:
     """
     clips = [name for name in _CLIPPING if options[name] is not None]
     wrong = ""
-    if options["name"] not in KNOWN:
+    if options["name"] not in ROWS:
         wrong = f"the optimizer {options['name']} keeps other slots in Keras 3"
     elif len(clips) > 1:
         wrong = f"an optimizer of Keras 3 clips in only one way, and {' and '.join(clips)} are declared"
@@ -115,7 +81,7 @@ def refuse_unknown(options: Mapping[str, Any]) -> None:
     if wrong:
         raise UserCodeError(
             f"--to keras3: {wrong}",
-            expected=f"one of {', '.join(KNOWN)}, clipped in one way, without scaling",
+            expected=f"one of {', '.join(ROWS)}, clipped in one way, without scaling",
             todo="convert to keras2",
         )
 
@@ -129,7 +95,8 @@ def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[s
         sparse: True if there are IndexedSlices gradients, as for embeddings.
     """
     name = options["name"]
-    kind, takes, _ = KNOWN[name]
+    kind = ROWS[name].keras
+    takes = [each.name for each in ROWS[name].options if each.name != "initial_accumulator_value"]
     given = {"learning_rate": rate, **{option: repr(options[option]) for option in takes}}
     if name == "adagrad":
         # Our slot contains epsilon from the start.

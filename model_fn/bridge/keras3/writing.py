@@ -118,12 +118,12 @@ class Training:
     batch: int
     augment: Sequence[str]
     normalised_parts: int
-    inputs: Mapping[str, str]
-    alone: bool
-    own_layers: Sequence[tuple[str, str]]
-    sparse: bool
-    normalises: bool
-    own_losses: bool
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    alone: bool = False
+    own_layers: Sequence[tuple[str, str]] = ()
+    sparse: bool = False
+    normalises: bool = False
+    own_losses: bool = False
 
 
 def source_of(training: Training) -> str:

@@ -5,13 +5,15 @@ No import here may need Keras 2: `tf.keras` is Keras 3.
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
-import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.differences import difference
-from tfx_estimator.model_fn.bridge.keras3.filling import Slots, Weights
+from tfx_estimator.model_fn.bridge.arrays import write_arrays
+from tfx_estimator.model_fn.bridge.keras3.optimizers import NAME, STEP_PLACE
 from tfx_estimator.model_fn.bridge.keras3.writing import Training, source_of
-from tfx_estimator.model_fn.bridge.steps import Trained, compare
-from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError, to_json
-from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.model_fn.bridge.optimizers import ROWS
+from tfx_estimator.model_fn.bridge.placing import Places, place, plain
+from tfx_estimator.model_fn.bridge.session import LOGITS, Answer, Batch
+from tfx_estimator.model_fn.bridge.tensors import STEP, WEIGHT, Placed, Reader
+from tfx_estimator.model_fn.bridge.trial import compare_answers, compare_steps
+from tfx_estimator.model_fn.bridge.written import WEIGHTS
+from tfx_estimator.model_fn.user_models.keras_model import select_inputs
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.convert.keras3 import networks
 from tfx_estimator.pipeline.user_source import loader
@@ -32,44 +39,25 @@ from tfx_estimator.pipeline.user_source.frames import user_lines
 from tfx_estimator.pipeline.user_source.modules import Module, is_installed, is_project
 
 _BUILT_IN = "tfx_estimator.model_fn.networks"
-_IMAGE = "image"
 
 Features = Mapping[str, np.ndarray]
 
 
-def main(request_file: str, arrays_file: str, result_file: str) -> None:
-    """Converts by a request file and a file of arrays, and writes the result or the error to a third file."""
-    with open(request_file, encoding="utf-8") as file:
-        request = json.load(file)
-    result: dict[str, Any]
-    try:
-        with np.load(arrays_file) as arrays:
-            result = convert(request, arrays)
-    except TfxEstimatorError as error:
-        result = {"error": to_json(error)}
-    write_json(result_file, result)
-
-
-def convert(request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def convert(request: Mapping[str, Any], batches: Iterable[Batch], answers: Iterable[Answer]) -> dict[str, Any]:
     """Writes the model and its training source into a folder, and measures both.
 
     Args:
         request: Written by `handing`.
-        arrays: `after/STEPS/PLACE`, `rounded/STEPS/PLACE` and `served/PLACE`, `train/NUMBER/NAME` and `labels/NUMBER`,
-            `eval/NUMBER/NAME` and `logits/NUMBER`.
+        batches: Of the next steps.
+        answers: Of evaluation.
 
     Returns:
-        Fields of a `Proof`; `places`: path and rule of each tensor; and `modules`: import folders of the modules of
-        custom layers.
+        Fields of a `Proof`; `places`: place and rule by the tensor's name; and `modules`: import folders of the modules
+        of custom layers.
     """
     keras.utils.set_random_seed(request["seed"])
-    batch = _features(arrays, "train/0/")
-    folder = request["folder"]
-    with np.load(request["weights"]) as stored:
-        now = {place: stored[place] for place in request["places"]}
-    built = _build(request, batch)
-    filled = Weights.place(built, request["order"], {**now, **_features(arrays, "served/")})
-    path = os.path.join(folder, "model.keras")
+    folder, example, reader = request["folder"], request["example"], Reader(request["checkpoint"])
+    built, path = _build(request, example), os.path.join(folder, "model.keras")
     own = _own_layers(built)
     try:
         built.save(path)
@@ -78,37 +66,66 @@ def convert(request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dic
     except Exception as error:  # Keras raises many types for a layer that cannot be saved
         raise _refusal(error, "Keras 3 cannot save the network and load it again") from error
     del built
-    weights = filled.loaded(model)
-    given, alone = _chosen(model, batch), _alone(model, batch)
-    inputs = {alone: given} if alone else given
-    training = Training(
-        step=request["step"],
-        options=request["optimizer"],
-        train_steps=request["train_steps"],
-        classes=request["num_classes"],
-        label_smoothing=request["label_smoothing"],
-        class_weights=request["class_weights"],
-        batch=request["batch"],
-        augment=request["augment"],
-        normalised_parts=request["normalised_parts"],
-        inputs={name: _words(each) for name, each in inputs.items()},
-        alone=bool(alone),
-        own_layers=sorted((_plain(each.__module__), each.__name__) for each in own),
-        sparse=_is_sparse(model, given),
-        normalises=any(map(_normalises_images, model._flatten_layers())),
-        own_losses=bool(model.losses),
-    )
+    training = _completed(request["training"], model, example, own, request["named"])
+    placed = place(request["tensors"], _places(model, training.options), request["guide"])
+    variables = {each.path: each for each in model.weights}
+    for each in placed:
+        if each.tensor.kind == WEIGHT:
+            value = request["served"].get(each.tensor.name)
+            variables[each.place].assign(reader.get_tensor(each.tensor.name) if value is None else value)
+    model.save(path)
     with open(os.path.join(folder, "training.py"), "w", encoding="utf-8") as file:
         file.write(source_of(training))
-    module = _import(os.path.join(folder, "training.py"))
-    slots = Slots.place(weights, request["optimizer"], list(now))
-    slots.write(os.path.join(folder, "weights.npz"), now, request["step"])
-    measured = _compare_answers(model, request, arrays)
+    held = [each for each in placed if each.place]
+    write_arrays(os.path.join(folder, WEIGHTS), ((each.place, reader.get_tensor(each.tensor.name)) for each in held))
+    measured = compare_answers(answers, functools.partial(_answer, model))
     # `training.py` loads its own.
-    del model, now
-    if request["trained"]:
-        measured |= _compare_steps(module, weights, slots, request, arrays)
-    return {**measured, "places": {**weights.mapping, **slots.mapping}, "modules": _homes(own)}
+    del model, variables
+    measured |= _compare_steps(_import(os.path.join(folder, "training.py")), held, reader, request["trained"], batches)
+    return {
+        **measured,
+        "places": {each.tensor.name: (each.place, each.rule) for each in placed},
+        "modules": _homes(own),
+    }
+
+
+def _completed(training: Training, model: Any, example: Features, own: set[type], named: Mapping[str, Any]) -> Training:
+    """Returns the content of the source with what the model tells."""
+    given = _chosen(model, example)
+    is_alone = not isinstance(given, dict)
+    inputs = {name: each for name, each in example.items() if each is given} if is_alone else given
+    norms = [each for each in model._flatten_layers() if isinstance(each, keras.layers.BatchNormalization)]
+    synchronized = named.get("synchronized") or all(each.synchronized for each in norms)
+    return dataclasses.replace(
+        training,
+        normalised_parts=1 if synchronized else training.normalised_parts,
+        inputs={name: _words(each) for name, each in inputs.items()},
+        alone=is_alone,
+        own_layers=sorted((_plain(each.__module__), each.__name__) for each in own),
+        sparse=_is_sparse(model, given),
+        normalises=any(each.input_spec.ndim == 4 for each in norms),
+        own_losses=bool(model.losses),
+    )
+
+
+def _places(model: Any, options: Mapping[str, Any]) -> Places:
+    """Returns the places of a model, and of the optimizer that it will have."""
+    trained, others = ([each.path for each in some] for some in (model.trainable_weights, model.non_trainable_weights))
+    shapes = {each.path: list(each.shape) for each in model.weights}
+    # A network's own name may come first in them, as its scope may in the checkpoint.
+    inner = collections.Counter(plain(path.partition("/")[2]) for path in shapes)
+    short = {name: path for path in shapes if inner[name := plain(path.partition("/")[2])] == 1}
+    slots = {
+        (path, each.ours): (f"{NAME}/{plain(path)}_{each.keras3}", shapes[path])
+        for path in trained
+        for each in ROWS[options["name"]].slots
+    }
+    # TensorFlow's RMSProp has a momentum slot even without momentum, and overwrites it in each step.
+    if options["name"] == "rmsprop" and not options["momentum"]:
+        slots |= {(path, "momentum"): ("", shapes[path]) for path in trained}
+    repeated = sorted(path for path, count in collections.Counter([*trained, *others]).items() if count > 1)
+    aliases = {**short, **{plain(path): path for path in shapes}}
+    return Places(shapes, slots, STEP_PLACE, trained, others, [*shapes, STEP_PLACE], repeated, aliases)
 
 
 def _build(request: Mapping[str, Any], batch: Features) -> Any:
@@ -116,7 +133,7 @@ def _build(request: Mapping[str, Any], batch: Features) -> Any:
     module_name, _, name = request["target"].partition(":")
     try:
         if module_name == _BUILT_IN:
-            return getattr(networks, name)(*request["given"], shape=batch[_IMAGE].shape[1:], **request["named"])
+            return getattr(networks, name)(*request["given"], shape=batch["image"].shape[1:], **request["named"])
         function = getattr(importlib.import_module(loader.import_name(module_name)), name)
         network = function(*request["given"], **request["named"])
         if not isinstance(network, keras.Model):
@@ -143,35 +160,12 @@ def _refusal(error: Exception, what: str) -> UserCodeError:
     )
 
 
-def _features(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
-
-
 def _chosen(model: Any, features: Features) -> Any:
     """Selects a model's inputs among the features: see `keras_model.inputs_of`."""
-    alone = _alone(model, features)
-    if alone:
-        return features[alone]
-    is_functional = getattr(model, "_inputs_struct", None) is not None
-    return {name: features[name] for name in (_names(model) if is_functional else features)}
-
-
-def _alone(model: Any, features: Features) -> str:
-    """Returns the name of a model's only input; empty if it takes a dict."""
-    is_sequential = isinstance(model, keras.Sequential)
-    if is_sequential or getattr(model, "_inputs_struct", None) is None:
-        # A subclassed model may use any of the features.
-        if _IMAGE in features and (is_sequential or len(features) == 1):
-            return _IMAGE
-        return next(iter(features)) if is_sequential and len(features) == 1 else ""
-    names = _names(model)
-    if len(names) > 1:
-        return ""
-    return next(name for name in (*names, _IMAGE, *features) if name in features)
-
-
-def _names(model: Any) -> list[str]:
-    return sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
+    names = None
+    if not isinstance(model, keras.Sequential) and getattr(model, "_inputs_struct", None) is not None:
+        names = sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
+    return select_inputs(model, features, names)
 
 
 def _words(feature: np.ndarray) -> str:
@@ -207,10 +201,6 @@ def _is_sparse(model: Any, inputs: Any) -> bool:
     return any(isinstance(each, tf.IndexedSlices) for each in found)
 
 
-def _normalises_images(layer: Any) -> bool:
-    return isinstance(layer, keras.layers.BatchNormalization) and layer.input_spec.ndim == 4
-
-
 def _import(path: str) -> Any:
     # No __pycache__ in the user's folder.
     sys.dont_write_bytecode = True
@@ -223,40 +213,20 @@ def _import(path: str) -> Any:
     return module
 
 
-def _compare_answers(model: Any, request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Compares the saved model on all evaluation examples."""
-    worst, classes = 0.0, 0
-    for number in range(request["evaluated"]):
-        features = _features(arrays, f"eval/{number}/")
-        old = arrays[f"logits/{number}"]
-        answer = model(_chosen(model, features), training=False)
-        new = np.asarray(answer if request["compared"] == "logits" else tf.nn.softmax(answer))
-        worst = max(worst, difference(old, new))
-        classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
-    return {"logits": worst, "classes": classes}
+def _answer(model: Any, batch: Batch, name: str) -> np.ndarray:
+    outputs = model(_chosen(model, batch.features), training=False)
+    return np.asarray(outputs if name == LOGITS else tf.nn.softmax(outputs))
 
 
 def _compare_steps(
-    module: Any, weights: Weights, slots: Slots, request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    module: Any, placed: Sequence[Placed], reader: Reader, trained: Any, batches: Iterable[Batch]
 ) -> dict[str, Any]:
     """Compares the model that `training.py` loads and trains."""
     model, optimizer = module.load()
-    slots.require_all(optimizer)
-    paths = {**dict(zip(weights.places, weights.paths)), **slots.paths}
-    found = {each.path: each for each in (*model.weights, *optimizer.variables)}
-    variables = {place: found[path] for place, path in paths.items()}
+    variables = {each.path: each for each in (*model.weights, *optimizer.variables)}
 
-    def train(number: int) -> Any:
-        inputs = _chosen(model, _features(arrays, f"train/{number}/"))
-        return module.train_step(model, optimizer, inputs, arrays[f"labels/{number}"])
+    def train(batch: Batch) -> Any:
+        return module.train_step(model, optimizer, _chosen(model, batch.features), batch.labels)
 
-    trained = Trained(**request["trained"])
-    with np.load(request["weights"]) as before:
-        moved = (
-            (count, kind, place, before[paths[place]], arrays[f"after/{at}"], float(arrays[f"rounded/{at}"]))
-            for count in sorted({1, len(trained.losses)})
-            for kind, places in (("weight", weights.places), ("slot", slots.paths))
-            for place in places
-            for at in [f"{count}/{place}"]
-        )
-        return compare(trained, moved, train, range(len(trained.losses)), variables)
+    held = [each for each in placed if each.tensor.kind != STEP]
+    return compare_steps(trained, held, reader, train, batches, variables)

@@ -41,14 +41,15 @@ def trained(tmp_path: Path) -> list[Any]:
     assert len(after.losses) == steps.STEPS
     tensor = types.SimpleNamespace(name="weight", kind="weight")
     placed = types.SimpleNamespace(tensor=tensor, place="weight", factor=1.0)
-    return [after, list(after.tensors([placed], Reader(checkpoint)))]
+    return [after, [placed], Reader(checkpoint)]
 
 
 @pytest.mark.unit
 def test_a_wrong_rate_is_found_though_rounding_explains_any_difference_after_all_steps(trained: list[Any]) -> None:
-    from tfx_estimator.model_fn.bridge import steps
+    from tfx_estimator.model_fn.bridge import steps, trial
 
-    after, moved = trained
+    after, placed, reader = trained
+    moved = list(after.tensors(placed, reader))
     assert [count for count, *_ in moved] == [1, steps.STEPS]
     (*_, at_first), (*_, at_last) = moved
     assert at_first < 1e-5
@@ -61,7 +62,7 @@ def test_a_wrong_rate_is_found_though_rounding_explains_any_difference_after_all
             weight.assign(step(weight, rate))
             return loss
 
-        found = steps.compare(after, moved, train, range(100), {"weight": weight})
+        found = trial.compare_steps(after, placed, reader, train, range(100), {"weight": weight})
         assert set(found["wrong"]) == (set() if rate == RATE else {"weight"})
         assert found["rounding"] == []
         # Of the right one, what the first step proves.

@@ -75,8 +75,8 @@ def runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run_once(*args: Any) -> Any:
         if not answers:
-            estimator, checkpoint, reader, declared, _, steps = args
-            answers.append(run_estimator(estimator, checkpoint, reader, declared, str(tmp_path), steps))
+            estimator, checkpoint, reader, read, _, steps = args
+            answers.append(run_estimator(estimator, checkpoint, reader, read, str(tmp_path), steps))
         return answers[0]
 
     monkeypatch.setattr(conversion, "run_estimator", run_once)

@@ -82,15 +82,15 @@ class Half:
         from tfx_estimator.components.trainer.keras.model import ModelMaker
         from tfx_estimator.components.trainer.keras.saving import Saver
         from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
-        from tfx_estimator.pipeline.convert.placing import Places
+        from tfx_estimator.pipeline.convert.keras2 import Model
 
         section = declared or self.settings.with_trainer(path="keras").section
         reads = declared_input(self._args, section, lambda: at)
         model = ModelMaker(section, len(LABELS), reads.transformed_spec).make_compiled(1)
         assert Saver(model, str(folder), 1, TaskSpec(CHIEF, 0, 1)).restore() == at
-        step = tf.function(model.train_step)
+        train_step = tf.function(model.train_step)
         for batch in reads.reader.input_fn("train").take(more):
-            step(batch)
-        places = Places(model)
-        slots = {f"{name}/{slot}": each for (name, slot), each in places.slots.items()}
-        return {name: each.numpy() for name, each in {**places.weights, **slots}.items()}
+            train_step(batch)
+        found = Model(model)
+        step = found.places.step
+        return {name: each.numpy() for name, each in found.variables.items() if name != step}

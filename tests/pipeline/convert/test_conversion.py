@@ -83,21 +83,21 @@ def test_another_network_or_a_damaged_checkpoint_is_refused_and_nothing_is_writt
 def test_a_wrong_value_fails_the_proof(
     half: Any, runs_once: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfx_estimator.pipeline.convert import conversion
+    from tfx_estimator.pipeline.convert import conversion, keras2
 
-    fill, trained = conversion.fill, half(optimizer=OPTIMIZERS["momentum"])
+    fill, trained = keras2.fill, half(optimizer=OPTIMIZERS["momentum"])
     # Two weights of equal shape change places, or one slot keeps its initial value.
     for one, other in (("norm/gamma", "norm/moving_variance"), ("conv/kernel/momentum", None)):
 
-        def fill_wrongly(placed: list[Any], reader: Any, one: str = one, other: str | None = other) -> None:
-            fill(placed, reader)
-            at = {each.place: each.variable for each in placed}
+        def fill_wrongly(model: Any, placed: list[Any], reader: Any, one: str = one, other: str | None = other) -> None:
+            fill(model, placed, reader)
+            at = model.variables
             was = at[one].numpy()
             at[one].assign(at[other].numpy() if other else np.zeros_like(was))
             if other:
                 at[other].assign(was)
 
-        monkeypatch.setattr(conversion, "fill", fill_wrongly)
+        monkeypatch.setattr(keras2, "fill", fill_wrongly)
         with pytest.raises(NotEqualError, match=r"logits of the estimator: \d"):
             conversion.convert(trained.source(), str(tmp_path / "converted"))
         assert not list(tmp_path.glob("*convert*"))

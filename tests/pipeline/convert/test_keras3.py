@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.model_fn.bridge.keras3 import USER, Keras3
 from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
@@ -80,8 +83,8 @@ def test_a_plain_loop_ends_with_the_estimators_weights(half: Any, keras3: Keras3
     proof = converted(trained, output)
     assert proof.examples == 360
     assert proof.classes == 0
-    assert set(proof.next_steps) >= {"weight", "weight of keras 3"}
-    assert proof.logits["keras 3"] <= 1e-6
+    assert set(proof.next_steps) >= {"loss", "weight"}
+    assert proof.logits["estimator"] <= 1e-6
     assert not proof.wrong
     # In a slot of Ftrl rounding makes so much.
     assert max(proof.next_steps.values()) <= 1e-3
@@ -92,7 +95,7 @@ def test_a_plain_loop_ends_with_the_estimators_weights(half: Any, keras3: Keras3
         "training.py",
         "weights.npz",
     }
-    assert json.loads((output / "proof.json").read_text())["logits"]["keras 3"] == proof.logits["keras 3"]
+    assert json.loads((output / "proof.json").read_text())["logits"] == proof.logits
     assert max(to_the_end(keras3, trained, output, "loop", "fit")) <= 1e-5
 
 
@@ -101,7 +104,7 @@ def test_a_plain_loop_ends_with_the_estimators_weights(half: Any, keras3: Keras3
 def test_weights_that_are_only_rounding_are_excluded_and_listed(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     section = {"model": f"{NETWORKS}:normalised_twice", "optimizer": {**OPTIMIZERS["adam"], "epsilon": 1e-11}}
     proof = converted(half(**section), tmp_path / "converted")
-    assert {"conv/bias", "conv/bias/m"} <= set(proof.rounding)
+    assert {"conv/bias", "optimizer/conv_bias_momentum"} <= set(proof.rounding)
     assert max(proof.next_steps.values()) <= 1e-4
 
 
@@ -171,101 +174,86 @@ def test_a_network_that_keras_3_cannot_build_is_reported_with_its_line(
     assert not list(tmp_path.glob("*convert*"))
 
 
-def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tuple[list[str], float]:
-    """Writes a Keras 2 network's description, random weights, and outputs.
+def hand_over(
+    folder: Path, target: str, features: dict[str, np.ndarray], names: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """Returns the result of the process with Keras 3 for a Keras 2 network of random weights.
 
     Args:
         features: The features of some examples.
-
-    Returns:
-        Its weights' names, and the largest of its logits.
+        names: Returns the name of a weight in the checkpoint.
     """
-    import tensorflow as tf
-
     from tfx_estimator.components.trainer.task.user_code import find_function
+    from tfx_estimator.model_fn.bridge import fresh, placing, session, steps, tensors
+    from tfx_estimator.model_fn.bridge.keras3.writing import Training
     from tfx_estimator.model_fn.user_models.keras_model import inputs_of
     from tfx_estimator.pipeline.config.optimizer import Optimizer
+    from tfx_estimator.pipeline.user_source import loader
 
+    # As in an Estimator's graph, which counts its layers from the start.
+    tf.keras.backend.clear_session()
     draw, network = np.random.default_rng(3), find_function(target)(10)
     given = inputs_of(network, features)
     network(given)
     for each in network.weights:
         value = each + draw.normal(size=each.shape, scale=0.05)
         each.assign(tf.abs(value) if "variance" in each.name else value)
-    places = [each.name.removesuffix(":0") for each in network.weights]
     logits = network(given, training=False).numpy()
-    np.savez(folder / "weights.npz", **{place: each.numpy() for place, each in zip(places, network.weights)})
-    arrays = {f"{part}/{name}": value for part in ("train/0", "eval/0") for name, value in features.items()}
-    np.savez(folder / "arrays.npz", **arrays, **{"logits/0": logits})
+    of = {kind: [names(each.name.removesuffix(":0")) for each in getattr(network, kind)] for kind in WEIGHTS}
+    values = dict(zip(of["trainable_weights"], network.trainable_weights))
+    values |= dict(zip(of["non_trainable_weights"], network.non_trainable_weights))
+    values |= {"global_step": tf.constant(5, tf.int64)}
+    checkpoint = str(folder / "model.ckpt")
+    tf.raw_ops.SaveV2(
+        prefix=checkpoint, tensor_names=[*values], shape_and_slices=[""] * len(values), tensors=[*values.values()]
+    )
+    batch, trained = session.Batch(features, np.zeros(4, np.int64)), steps.Trained(str(folder), [], 0)
+    training = Training(
+        step=5, options=Optimizer(name="sgd").resolved(), train_steps=10, classes=10, label_smoothing=0.0,
+        class_weights=[], batch=4, augment=[], normalised_parts=1,
+    )  # fmt: skip
     request = {
         "folder": str(folder),
-        "weights": str(folder / "weights.npz"),
-        "places": places,
+        "checkpoint": checkpoint,
+        "tensors": tensors.read(checkpoint)[1],
+        "guide": placing.Guide({}, of["trainable_weights"], of["non_trainable_weights"]),
+        "served": {},
         "target": target if ":" in target else f"tfx_estimator.model_fn.networks:{target}",
         "given": [10],
         "named": {},
-        "num_classes": 10,
-        "order": places,
-        "optimizer": Optimizer(name="sgd").resolved(),
-        "train_steps": 10,
-        "step": 5,
-        "batch": 4,
-        "augment": [],
-        "normalised_parts": 1,
+        "training": training,
         "seed": 42,
-        "label_smoothing": 0.0,
-        "class_weights": [],
-        "evaluated": 1,
-        "compared": "logits",
-        "trained": None,
+        "example": features,
+        "trained": trained,
     }
-    (folder / "request.json").write_text(json.dumps(request))
-    return places, float(np.abs(logits).max())
+    program = fresh.program("tfx_estimator.pipeline.convert.keras3.process", "convert")
+    answers = [(session.ESTIMATOR, session.LOGITS, batch, logits)]
+    return {**fresh.ask(loader.fresh_python(program), request, [batch], answers), "largest": np.abs(logits).max()}
 
 
-def change(file: str | Path, to: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> None:
-    """Replaces the arrays in a file."""
-    with np.load(file) as stored:
-        values = to({**stored})
-    np.savez(file, **values)
-
-
-def result_of(folder: Path) -> dict[str, Any]:
-    """Returns the result of the process with Keras 3."""
-    from tfx_estimator.pipeline.convert.keras3 import handing
-
-    return handing.start(str(folder))
+WEIGHTS = ("trainable_weights", "non_trainable_weights")
 
 
 @needs_keras_3
 @pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9"])
 def test_the_built_in_networks_equal_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
     images = np.random.default_rng(3).normal(size=(4, 32, 32, 3)).astype("float32")
-    _, largest = hand_over(tmp_path, name, {"image": images})
-    result = result_of(tmp_path)
-    assert "error" not in result
-    assert result["logits"] <= 1e-5 * largest
+    result = hand_over(tmp_path, name, {"image": images})
+    assert result["logits"]["estimator"] <= 1e-5 * result["largest"]
     assert {rule for _, rule in result["places"].values()} == {"same name"}
 
 
 @needs_keras_3
 @pytest.mark.parametrize("name", ["of_named_inputs", "of_keyed_inputs"])
-def test_inputs_are_matched_by_name_and_unnamed_layers_by_order(
+def test_inputs_are_matched_by_name_and_renamed_layers_by_order(
     keras3: Keras3, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tensorflow as tf
-
     monkeypatch.syspath_prepend(str(USER))
-    # Keras counts the layers of a process: the first layer here has the name of the second there.
-    tf.keras.backend.clear_session()
-    tf.keras.layers.Dense(1)
     draw = np.random.default_rng(3).normal
     features = {"wide": draw(size=(4, 2)).astype("float32"), "deep": draw(size=(4, 3)).astype("float32")}
-    hand_over(tmp_path, f"{NETWORKS}:{name}", features)
-    result = result_of(tmp_path)
-    assert "error" not in result
-    assert result["logits"] <= 1e-6
-    assert result["places"]["dense_1/kernel"] == ["dense/kernel", "order of those with that last name"]
+    result = hand_over(tmp_path, f"{NETWORKS}:{name}", features, lambda name: name.replace("dense", "one"))
+    assert result["logits"]["estimator"] <= 1e-6
+    assert result["places"]["one_1/kernel"] == ["dense_1/kernel", "order of creation"]
     assert "wide: float32 [batch, 2]" in (tmp_path / "training.py").read_text()
 
 
@@ -274,27 +262,18 @@ def test_a_subclassed_model_gets_all_features(keras3: Keras3, tmp_path: Path, mo
     monkeypatch.syspath_prepend(str(USER))
     draw = np.random.default_rng(3).normal
     features = {"image": draw(size=(4, 3)).astype("float32"), "wide": draw(size=(4, 2)).astype("float32")}
-    hand_over(tmp_path, f"{NETWORKS}:OfClass", features)
-    result = result_of(tmp_path)
-    assert "error" not in result
-    assert result["logits"] <= 1e-6
+    result = hand_over(tmp_path, f"{NETWORKS}:OfClass", features)
+    assert result["logits"]["estimator"] <= 1e-6
     assert "features are a dict of tensors" in (tmp_path / "training.py").read_text()
 
 
 @needs_keras_3
 def test_weights_matched_by_neither_name_nor_order_are_reported(keras3: Keras3, tmp_path: Path) -> None:
     images = np.zeros((4, 28, 28, 1), np.float32)
-    places, _ = hand_over(tmp_path, "mnist_cnn", {"image": images})
-    change(
-        tmp_path / "weights.npz",
-        lambda values: {"other/weights" if name == "logits/kernel" else name: each for name, each in values.items()},
-    )
-    request = json.loads((tmp_path / "request.json").read_text())
-    names = ["other/weights" if place == "logits/kernel" else place for place in places]
-    (tmp_path / "request.json").write_text(json.dumps({**request, "order": names, "places": names}))
-    message = result_of(tmp_path)["error"]["what"]
-    assert "mnist_cnn/logits/kernel of Keras 3, [64, 10], has no weight of Keras 2" in message
-    assert "other/weights, [64, 10], has no place in Keras 3" in message
+    with pytest.raises(UserCodeError) as wrong:
+        hand_over(tmp_path, "mnist_cnn", {"image": images}, lambda name: name.replace("logits/kernel", "other/weights"))
+    assert "logits/kernel of the Keras model has no tensor" in str(wrong.value)
+    assert "other/weights, a weight of shape [64, 10], has no place; a line of --map gives it one" in str(wrong.value)
 
 
 @needs_keras_3
@@ -315,16 +294,25 @@ def test_a_wrong_value_fails_the_proof(
     wrong: str,
     by: float,
 ) -> None:
-    from tfx_estimator.pipeline.convert.keras3 import handing
+    from tfx_estimator.model_fn.bridge import fresh
 
-    def start(scratch: str) -> dict[str, Any]:
-        weights = json.loads(Path(scratch, "request.json").read_text())["weights"]
-        change(weights, lambda values: {**values, wrong: values[wrong] + by})
-        return begin(scratch)
+    def ask(command: list[str], request: dict[str, Any], *streams: Any) -> Any:
+        """Hands over another checkpoint."""
+        changed = shutil.copytree(Path(request["checkpoint"]).parent, tmp_path / "changed")
+        request["checkpoint"] = str(changed / Path(request["checkpoint"]).name)
+        reader = tf.train.load_checkpoint(request["checkpoint"])
+        values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+        (changes,) = [each for each in values if each.endswith(wrong)]
+        values[changes] = values[changes] + by
+        cuts = [""] * len(values)
+        tf.raw_ops.SaveV2(
+            prefix=request["checkpoint"], tensor_names=[*values], shape_and_slices=cuts, tensors=[*values.values()]
+        )
+        return begin(command, request, *streams)
 
-    begin = handing.start
-    monkeypatch.setattr(handing, "start", start)
-    with pytest.raises(NotEqualError, match=r"(logits of the|weight of) keras 3"):
+    begin = fresh.ask
+    monkeypatch.setattr(fresh, "ask", ask)
+    with pytest.raises(NotEqualError, match=r"logits of the estimator|tensors that differ"):
         converted(half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted")
     assert not list(tmp_path.glob("*convert*"))
 
@@ -337,16 +325,15 @@ def test_an_omitted_weight_decay_fails_the_proof(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    from tfx_estimator.pipeline.convert.keras3 import handing
+    from tfx_estimator.model_fn.bridge import fresh
 
-    def start(scratch: str) -> dict[str, Any]:
-        file = Path(scratch, "request.json")
-        request = json.loads(file.read_text())
-        file.write_text(json.dumps({**request, "optimizer": {**request["optimizer"], "weight_decay": 0.0}}))
-        return begin(scratch)
+    def ask(command: list[str], request: dict[str, Any], *streams: Any) -> Any:
+        training = request["training"]
+        options = {**training.options, "weight_decay": 0.0}
+        return begin(command, {**request, "training": dataclasses.replace(training, options=options)}, *streams)
 
-    begin = handing.start
-    monkeypatch.setattr(handing, "start", start)
+    begin = fresh.ask
+    monkeypatch.setattr(fresh, "ask", ask)
     # In the weights, it is below the tolerance of their difference.
     with pytest.raises(NotEqualError):
         converted(half(optimizer={**OPTIMIZERS["sgd"], "weight_decay": 5e-4}), tmp_path / "converted")
@@ -358,7 +345,7 @@ def test_a_module_with_the_name_of_a_written_file_is_refused(tmp_path: Path) -> 
     (tmp_path / "training.py").write_text("class Doubled: ...\n")
     (tmp_path / "written").mkdir()
     with pytest.raises(UserCodeError, match=r"the module training, .* cannot be copied next to training\.py"):
-        handing._copy(str(tmp_path / "written"), {"training": str(tmp_path)})
+        handing.copy(str(tmp_path / "written"), {"training": str(tmp_path)})
 
 
 def test_where_keras_3_is_missing_is_named_what_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -78,8 +78,9 @@ def test_an_optimizer_continues_like_the_declared_one(section: dict[str, Any], s
     import keras
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.bridge.keras3.optimizers import KNOWN, optimizer_of
+    from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of
     from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
+    from tfx_estimator.model_fn.bridge.optimizers import ROWS
     from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
@@ -100,7 +101,7 @@ def test_an_optimizer_continues_like_the_declared_one(section: dict[str, Any], s
     theirs.build([other])
     slots = {each.path: each for each in theirs.variables}
     slots["optimizer/iteration"].assign(3)
-    names = KNOWN[options["name"]][2]
+    names = {each.keras3: each.ours for each in ROWS[options["name"]].slots}
     names = {name: slot for name, slot in names.items() if f"optimizer/kernel_{name}" in slots}
     for name, slot in names.items():
         slots[f"optimizer/kernel_{name}"].assign(ours.get_slot(variable, slot))

@@ -469,16 +469,16 @@ def test_the_slots_of_a_cut_variable_are_read(case: Any) -> None:
 
 
 def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
-    from tfx_estimator.model_fn.bridge.canned import session
+    from tfx_estimator.model_fn.bridge import session
 
     given = case("linear").trained
     # An infinite input.
-    with session.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
-        two = list(itertools.islice(answers, 2))
+    with session.predicting(given.estimator, given.checkpoint, given.train, ["age"]) as predicting:
+        two = list(itertools.islice(predicting.answers(None), 2))
         assert tf.executing_eagerly()
-    assert [list(batch.features) for batch, _ in two] == [["age"]] * 2
-    np.testing.assert_array_equal(two[1][0].features["age"], FEATURES["age"][16:32])
-    assert not np.array_equal(two[0][1], two[1][1])
+    assert [list(batch.features) for *_, batch, _ in two] == [["age"]] * 2
+    np.testing.assert_array_equal(two[1][2].features["age"], FEATURES["age"][16:32])
+    assert not np.array_equal(two[0][3], two[1][3])
 
 
 @pytest.mark.parametrize(
@@ -493,9 +493,9 @@ def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
 def test_a_class_differs_only_if_rounding_cannot_explain_it(
     head: str, old: list[Any], new: list[Any], count: int
 ) -> None:
-    from tfx_estimator.model_fn.bridge.canned import trial
+    from tfx_estimator.model_fn.bridge.trial import differing_classes
 
-    assert trial._differing_classes(head, np.array(old, np.float32), np.array(new, np.float32)) == count
+    assert differing_classes(np.array(old, np.float32), np.array(new, np.float32), head) == count
 
 
 def test_a_wrong_learning_rate_fails_the_proof(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,138 @@
+"""Runs an Estimator on batches of its input_fns: what it predicts, and its next training steps."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.model_fn.bridge.draws import Draws
+from tfx_estimator.model_fn.bridge.kept.inputs import InputFn, placeholders
+from tfx_estimator.model_fn.bridge.steps import Trained, opened, require_shapes, train
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+
+LOGITS = "logits"
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """A batch of an input_fn.
+
+    Args:
+        features: Arrays, or SparseTensorValues.
+        labels: None if there are none.
+    """
+
+    features: dict[str, Any]
+    labels: Any
+
+    def tensors(self) -> dict[str, Any]:
+        """Returns the features as eager tensors."""
+        return {name: _tensor(each) for name, each in self.features.items()}
+
+    def label(self) -> Any:
+        """Returns the labels as a tensor."""
+        return _tensor(self.labels)
+
+
+# Whose output it is, its name, the examples, and the output.
+Answer = tuple[str, str, Batch, np.ndarray]
+ESTIMATOR = "estimator"
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicting:
+    """A session with an Estimator's predictions.
+
+    Args:
+        output: Name of the compared one.
+    """
+
+    session: Any
+    graph: tf.Graph
+    output: str
+    _fetched: Any
+
+    def answers(self, steps: Optional[int]) -> Iterator[Answer]:
+        """Yields the batches with outputs, one at a time, since there may be many; `steps` None is all."""
+        with contextlib.suppress(tf.errors.OutOfRangeError, StopIteration):
+            for _ in itertools.count() if steps is None else range(steps):
+                given, answer = self.session.run(self._fetched)
+                yield ESTIMATOR, self.output, Batch(given, None), answer
+
+
+def scores(spec: tf.estimator.EstimatorSpec) -> tuple[str, tf.Tensor]:
+    """Returns the output of a canned Estimator to compare, and its name."""
+    return LOGITS, spec.predictions[LOGITS if LOGITS in spec.predictions else "predictions"]
+
+
+@contextlib.contextmanager
+def predicting(
+    estimator: tf.estimator.Estimator,
+    checkpoint: str,
+    input_fn: InputFn,
+    names: Collection[str],
+    chosen: Callable[[Any], tuple[str, tf.Tensor]] = scores,
+) -> Iterator[Predicting]:
+    """Opens a session at a checkpoint, on the examples of an evaluation; its graph is not the default in this context.
+
+    Args:
+        names: Names of the features to keep: batches may have other, large ones.
+        chosen: Returns the output to compare, and its name.
+    """
+    with contextlib.ExitStack() as stack:
+        graph = stack.enter_context(tf.Graph().as_default())
+        tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
+        tf.compat.v1.train.create_global_step()
+        features, _, hooks = estimator._get_features_and_labels_from_input_fn(input_fn, ModeKeys.EVAL)
+        spec = estimator.model_fn(features, None, ModeKeys.PREDICT, estimator.config)
+        require_shapes(checkpoint)
+        output, answer = chosen(spec)
+        creator = tf.compat.v1.train.ChiefSessionCreator(spec.scaffold, checkpoint_filename_with_path=checkpoint)
+        session = tf.compat.v1.train.MonitoredSession(creator, hooks=hooks)
+        stack.close()
+        with session:
+            yield Predicting(session, graph, output, ({name: features[name] for name in names}, answer))
+
+
+def next_steps(
+    estimator: tf.estimator.Estimator,
+    checkpoint: str,
+    types: Any,
+    given: Callable[[], Iterable[Batch]],
+    folder: str,
+    look: Optional[Callable[[Any, Any], Any]] = None,
+) -> tuple[Trained, Any]:
+    """Trains the next steps, and returns them with what `look` has returned.
+
+    Args:
+        types: Of features and labels.
+        given: Reads the batches.
+        folder: For files.
+        look: Looks at a session and the train_op; it may change the session's variables.
+    """
+    draws, seen = Draws(), None
+    with tf.Graph().as_default() as graph:
+        tf.compat.v1.train.create_global_step()
+        (features, labels), _ = placeholders(types)
+        with draws.fixed():
+            spec = estimator.model_fn(features, labels, ModeKeys.TRAIN, estimator.config)
+        if look is not None:
+            with opened(spec, checkpoint) as session:
+                seen = look(session, spec.train_op)
+
+    def feeds() -> Iterator[dict[Any, Any]]:
+        for each in given():
+            pairs = [*((features[name], value) for name, value in each.features.items()), (labels, each.labels)]
+            yield {key: value for key, value in pairs if value is not None}
+
+    return train(graph, spec, checkpoint, feeds, draws, folder), seen
+
+
+def _tensor(value: Any) -> Any:
+    return tf.SparseTensor(*value) if isinstance(value, tf.compat.v1.SparseTensorValue) else tf.constant(value)

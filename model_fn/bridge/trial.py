@@ -1,0 +1,87 @@
+"""Compares a model with the Estimator that it was converted from: its outputs, and the same next steps."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.model_fn.bridge.canned.head import CLASSES, REGRESSION
+from tfx_estimator.model_fn.bridge.differences import MOST, MOST_OF_STEPS, difference, part
+from tfx_estimator.model_fn.bridge.draws import Draws
+from tfx_estimator.model_fn.bridge.session import ESTIMATOR, Answer, Batch
+from tfx_estimator.model_fn.bridge.steps import Trained
+from tfx_estimator.model_fn.bridge.tensors import Placed, Reader
+
+# A tensor may differ by this multiple of what rounding alone makes of it; beyond a tenth, that proves nothing.
+TIMES_ROUNDED, LOOSE = 30.0, 0.1
+
+
+def compare_answers(
+    answers: Iterable[Answer], answer: Callable[[Batch, str], Any], head: str = CLASSES
+) -> dict[str, Any]:
+    """Compares the outputs, and returns fields of a `Proof`.
+
+    Args:
+        answer: Returns the model's output of this name.
+        head: Kind of the outputs.
+    """
+    worst: dict[str, float] = defaultdict(float)
+    examples = classes = 0
+    for whose, name, batch, old in answers:
+        new = np.asarray(answer(batch, name))
+        worst[whose] = max(worst[whose], difference(old, new))
+        if whose == ESTIMATOR:
+            classes, examples = classes + differing_classes(old, new, head), examples + len(old)
+    return {"examples": examples, "logits": dict(worst), "classes": classes}
+
+
+def compare_steps(
+    trained: Trained,
+    placed: Sequence[Placed],
+    reader: Reader,
+    train: Callable[[Batch], Any],
+    batches: Iterable[Batch],
+    variables: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Trains the same steps, and returns fields of a `Proof`.
+
+    Args:
+        placed: The tensors to compare.
+        reader: Reader of the checkpoint.
+        train: Trains on a batch, and returns its loss.
+        variables: Those of the model, by place.
+    """
+    draws, given, losses = Draws(), enumerate(batches), list[float]()
+    largest, wrong, compared = {"loss": 0.0}, dict[str, float](), dict[str, bool]()
+    for count, tensors in itertools.groupby(trained.tensors(placed, reader), key=operator.itemgetter(0)):
+        with draws.fixed():
+            for draws.step, batch in itertools.islice(given, count - len(losses)):
+                losses.append(float(train(batch)))
+        for _, kind, place, before, old, rounded in tensors:
+            found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + TIMES_ROUNDED * rounded
+            if not found <= most:
+                wrong[place] = found
+            if most <= LOOSE:
+                largest[kind] = max(largest.get(kind, 0.0), found)
+            compared[place] = compared.get(place, False) or most <= LOOSE
+    largest["loss"] = difference(np.array(trained.losses), np.array(losses))
+    rounding = [place for place, is_compared in compared.items() if not is_compared]
+    counts = {"estimator": trained.draws, "keras": len(draws.made)}
+    return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts}
+
+
+def differing_classes(old: np.ndarray, new: np.ndarray, head: str = CLASSES) -> int:
+    """Counts the examples with another predicted class, unless rounding explains it."""
+    if head == REGRESSION or old.ndim != 2 or (head == CLASSES and old.shape[1] < 2):
+        return 0
+    near = MOST * max(1.0, float(np.abs(old).max(initial=0.0)))
+    if head != CLASSES:
+        return int(np.any(((old > 0) != (new > 0)) & (np.abs(old - new) > near), axis=1).sum())
+    rows = np.arange(len(old))
+    apart = old[rows, old.argmax(axis=1)] - old[rows, new.argmax(axis=1)]
+    return int((apart > 2 * near).sum())
