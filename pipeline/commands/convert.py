@@ -48,8 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--estimator",
         metavar="MODULE:FUNCTION",
         help="the function of your code that returns the Estimator, the input_fn of its training and that of its "
-        "evaluation; needs no pipeline, no declaration and no TFX",
+        "evaluation, or FILE:trainer_fn of a module file of TFX; needs no pipeline, no declaration and no TFX",
     )
+    parser.add_argument("--tf1", action="store_true", help="with --estimator: the code is of TensorFlow 1")
+    parser.add_argument(
+        "--train-files", metavar="PATTERN", help="for a trainer_fn: files of tf.Examples, transformed if it trained so"
+    )
+    parser.add_argument(
+        "--eval-files", metavar="PATTERN", help="the same, for evaluation (default: those of --train-files)"
+    )
+    parser.add_argument("--schema", metavar="FILE", help="the schema of a trainer_fn that asks for one, as text")
+    parser.add_argument("--transform", metavar="DIR", help="the transform graph of a trainer_fn that asks for one")
     parser.add_argument(
         "--declaration",
         metavar="FILE",
@@ -151,18 +160,23 @@ def _convert_code(args: argparse.Namespace) -> int:
 
     _refuse_others(args, "--estimator names code", "checkpoint", "declaration", "examples", "network", "map")
     output, source = _new_folder(args.output), os.path.abspath(os.path.expanduser(args.source))
-    loader.install([os.getcwd()])
+    module, _, name = args.estimator.rpartition(":")
+    folder, module = os.path.split(module)
+    loader.install([os.path.abspath(folder)])
     say(f"converting the last checkpoint of {one_line(args.source)}, and training 20 steps of both")
     whole = "a function without arguments, of a module that can be imported here, and batches as it trained on"
-    with quiet(os.devnull), _user_errors(whole, "name the code that made the Estimator when it trained"):
+    scratch = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
+    with quiet(os.devnull), _user_errors(whole, "name the code that made the Estimator when it trained"), scratch:
         with uncollected():
             from tfx_estimator.model_fn.bridge.convert import convert, parts
             from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+            from tfx_estimator.pipeline.convert.fn_args import fn_args
 
-            bring_back_estimator()
-        module, _, name = args.estimator.partition(":")
-        function = getattr(importlib.import_module(loader.import_name(module)), name)
-        proof = convert(*parts(function()), output, args.to, source)
+            bring_back_estimator(args.tf1)
+        function = getattr(importlib.import_module(loader.import_name(module.removesuffix(".py"))), name)
+        files, more = (args.train_files, args.eval_files or args.train_files), (args.schema, args.transform)
+        given = fn_args(*files, *more, scratch.name) if args.train_files else ()
+        proof = convert(*parts(function(*given)), output, args.to, source)
     say("\n".join([*proof.lines(), f"wrote         {one_line(args.output)}: see its network.py"]))
     return 0
 
