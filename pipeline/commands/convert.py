@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Optional
 from tfx_estimator.model_fn.bridge.convert import KEPT, KERAS2, WAYS, require_keras_3
 from tfx_estimator.pipeline.base.text import one_line
 
+GRAPH = "graph"
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.convert.source import Source
@@ -34,15 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         metavar="SOURCE",
         help="a pipeline's folder (its last run), or a run's log folder; with --estimator or --declaration, a "
-        "checkpoint from outside a run, or a folder of checkpoints: a model_dir; with --keep-graph, a SavedModel",
+        "checkpoint from outside a run, or a folder of checkpoints: a model_dir; with --to graph, a SavedModel",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
         "--to",
-        choices=WAYS,
-        help="Keras 2, which this project can train further, or Keras 3, as standalone source code; or kept, with "
-        "--estimator: the graph of its training, as a model of either Keras (default: keras2; with --estimator, kept "
-        "for a model_fn, and for a canned Estimator keras3 where it is installed)",
+        choices=(*WAYS, GRAPH),
+        help="Keras 2, which this project can train further, or Keras 3, as standalone source code; kept, with "
+        "--estimator: the graph of its training, as a model of either Keras; or graph: the graph that SOURCE, a run or "
+        "a SavedModel, has exported, as a layer of Keras 2 (default: keras2; with --estimator, kept for a model_fn, "
+        "and for a canned Estimator keras3 where it is installed)",
     )
     parser.add_argument(
         "--estimator",
@@ -87,14 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML that maps regular expressions for tensor names to variables of the Keras model; null omits a tensor",
     )
-    parser.add_argument(
-        "--keep-graph",
-        action="store_true",
-        help="write no network: make the exported graph of SOURCE, a run or a SavedModel, a layer that Keras trains",
-    )
-    parser.add_argument(
-        "--answer", metavar="SIGNATURE:OUTPUT", default="", help="with --keep-graph: the output to train"
-    )
+    parser.add_argument("--answer", metavar="SIGNATURE:OUTPUT", default="", help="with --to graph: the output to train")
     parser.epilog = EPILOG
 
 
@@ -106,9 +101,9 @@ def run(args: argparse.Namespace) -> int:
 
     # Otherwise the memory of one model after another is not freed.
     os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
-    if args.keep_graph:
+    if args.to == GRAPH:
         return _keep_graph(args)
-    _refuse_others(args, "it is for --keep-graph", "answer")
+    _refuse_others(args, "it is for --to graph", "answer")
     if args.estimator:
         return _convert_code(args)
     from tfx_estimator.pipeline.config import load
@@ -132,8 +127,8 @@ def run(args: argparse.Namespace) -> int:
     if WarmStart(model=os.path.expanduser(args.source)).prefix:
         raise DeclarationError(
             f"{one_line(args.source)} is a SavedModel, which does not contain the network's code",
-            expected="a run; or --keep-graph, which needs no code",
-            todo="name the run that exported it; or add --keep-graph, and --examples",
+            expected="a run; or --to graph, which needs no code",
+            todo="name the run that exported it; or add --to graph, and --examples",
         )
     # Hides what TensorFlow prints.
     with quiet(os.devnull), _user_errors():
@@ -259,9 +254,8 @@ def _keep_graph(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.run.terminal import quiet
 
-    _refuse_others(
-        args, "--keep-graph takes the graph as it was exported", "checkpoint", "declaration", "network", "map", "to"
-    )
+    why = "--to graph takes the graph as it was exported"
+    _refuse_others(args, why, "checkpoint", "declaration", "network", "map", "estimator")
     output = _new_folder(args.output)
     say(f"keeping the graph that {one_line(args.source)} exported, and training a step of it")
     whole = "a complete SavedModel, with TensorFlow's built-in operations only"

@@ -1,4 +1,4 @@
-"""Rewrites reference variables, which exports of TensorFlow 1 have, as resource variables, which TensorFlow 2 trains."""
+"""Rewrites reference variables, which exports of TensorFlow 1 have, as resource variables: TensorFlow 2 trains them."""
 
 from __future__ import annotations
 

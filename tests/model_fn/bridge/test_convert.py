@@ -70,13 +70,30 @@ def alone():
     return estimator()
 
 
-def of_trainer_fn():
+def trainer_fn(fn_args, schema):
+    spec = {"x": tf.io.FixedLenFeature([4], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
+
+    def batches(files):
+        records = tf.data.TFRecordDataset(tf.io.gfile.glob(files)).batch(16).repeat()
+        parsed = records.map(lambda each: tf.io.parse_example(each, spec))
+        return parsed.map(lambda each: ({"x": each["x"]}, each["y"]))
+
+    assert schema is fn_args.schema_path is None
     return {
-        "estimator": estimator(),
-        "train_spec": tf.estimator.TrainSpec(input_fn, 9),
-        "eval_spec": tf.estimator.EvalSpec(eval_fn, steps=2),
+        "estimator": estimator(folder=fn_args.serving_model_dir),
+        "train_spec": tf.estimator.TrainSpec(lambda: batches(fn_args.train_files), fn_args.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(lambda: batches(fn_args.eval_files), fn_args.eval_steps),
         "eval_input_receiver_fn": None,
     }
+
+
+def write_records(path):
+    with tf.io.TFRecordWriter(path) as writer:
+        for point, label in zip(POINTS, LABELS):
+            example = tf.train.Example()
+            example.features.feature["x"].float_list.value.extend(point)
+            example.features.feature["y"].int64_list.value.append(label)
+            writer.write(example.SerializeToString())
 """
 PROGRAM = """
 import json, os, sys
@@ -104,7 +121,9 @@ codes = {
     )
 }
 left = sorted({*os.listdir()} - {"__pycache__"})
-codes["made"] = main(["convert", "model_dir", "--estimator", "code_of_mine:of_trainer_fn", *words])
+code_of_mine.write_records("examples-0")
+module_file = ["--estimator", "./code_of_mine.py:trainer_fn", "--train-files", "examples-*"]
+codes["made"] = main(["convert", "model_dir", *module_file, *words])
 same = before == sorted(os.listdir("model_dir"))
 found = [name for name in %r if sys.modules.get(name) is not None]
 print(json.dumps([proof.to_dict(), proof.holds, codes, left, same, found]))
@@ -135,8 +154,8 @@ def test_code_is_converted_where_tensorflow_is_installed_alone(tmp_path: Path) -
     assert made_by in (folder / "converted" / "network.py").read_text()
     assert list(codes.values()) == [4, 4, 4, 4, 2, 2, 0]
     assert left == ["code_of_mine.py", "converted", "model_dir", "site"]
-    # Two batches, as the EvalSpec says.
-    assert json.loads((folder / "by_verb" / "proof.json").read_text())["examples"] == 32
+    # 20 batches, as the EvalSpec says; its data have no end.
+    assert json.loads((folder / "by_verb" / "proof.json").read_text())["examples"] == 320
     assert "with Keras 2" in (folder / "by_verb" / "network.py").read_text()
 
 
