@@ -55,7 +55,10 @@ _ROWS = {
     "framework": _Row((f"{_V1}.train", _V1, _SLIM), {"nest": "tensorflow.python.util:nest"}),
     "layers": _Row((f"{_SLIM}.layers", _SLIM)),
     "learn": _Row((), {each: f"{_V1}.estimator:{each}" for each in ("ModeKeys", "RunConfig")}),
-    "lookup": _Row(("tensorflow.python.ops.lookup_ops",)),
+    "lookup": _Row(
+        ("tensorflow.python.ops.lookup_ops",),
+        {name: f"{_PARTS}:{name}" for name in ("index_table_from_tensor", "index_to_string_table_from_tensor")},
+    ),
     "metrics": _Row((f"{_SLIM}.metrics",)),
     "opt": _Row((_PARTS,)),
     "rnn": _Row((f"{_V1}.nn.rnn_cell", f"{_V1}.nn")),

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 from tensorflow.python.framework import config
+from tensorflow.python.ops import lookup_ops
 
 v1 = tf.compat.v1
 # One of HParams.parse: name, value.
@@ -40,6 +41,16 @@ def CollectiveAllReduceStrategy(num_gpus_per_worker: int = 0, **_: Any) -> tf.di
     if not num_gpus_per_worker:
         config.set_visible_devices([], "GPU")
     return v1.distribute.experimental.MultiWorkerMirroredStrategy()
+
+
+def index_table_from_tensor(mapping: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls TensorFlow's, whose first parameter has another name."""
+    return lookup_ops.index_table_from_tensor(mapping, *args, **kwargs)
+
+
+def index_to_string_table_from_tensor(mapping: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls TensorFlow's, whose first parameter has another name."""
+    return lookup_ops.index_to_string_table_from_tensor(mapping, *args, **kwargs)
 
 
 def clip_gradients_by_norm(optimizer: Any, clip_norm: Any) -> Any:
