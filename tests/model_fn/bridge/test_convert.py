@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -157,6 +158,24 @@ def test_code_is_converted_where_tensorflow_is_installed_alone(tmp_path: Path) -
     # 20 batches, as the EvalSpec says; its data have no end.
     assert json.loads((folder / "by_verb" / "proof.json").read_text())["examples"] == 320
     assert "with Keras 2" in (folder / "by_verb" / "network.py").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.equivalence
+def test_the_training_of_the_chicago_taxi_example_leaves_by_one_command(tmp_path: Path) -> None:
+    module = ROOT.parent / "shared" / "data" / "taxi" / "taxi_utils.py"
+    (package,) = importlib.util.find_spec("tfx").submodule_search_locations
+    data = Path(package, "components", "testdata")
+    if not module.is_file() or not data.is_dir():
+        pytest.skip("there is no taxi_utils.py, or no testdata in this TFX")
+    examples = data / "transform" / "transformed_examples"
+    files = ["--train-files", f"{examples}/Split-train/*", "--eval-files", f"{examples}/Split-eval/*"]
+    more = ["--schema", f"{data}/schema_gen/schema.pbtxt", "--transform", f"{data}/transform/transform_graph"]
+    source = ["convert", f"{data}/trainer/previous/Format-Serving", "--estimator", f"{module}:trainer_fn"]
+    done = run_python("-m", "tfx_estimator", *source, *files, *more, "--output", f"{tmp_path}/converted", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    proof = json.loads((tmp_path / "converted" / "proof.json").read_text())
+    assert (proof["holds"], proof["classes"], proof["tensors"]["weight"]) == (True, 0, 20)
 
 
 @pytest.fixture(scope="module")
