@@ -61,7 +61,10 @@ _ROWS = {
             "datasets": f"{_PARTS}:datasets",
         },
     ),
-    "lookup": _Row(("tensorflow.python.ops.lookup_ops",)),
+    "lookup": _Row(
+        ("tensorflow.python.ops.lookup_ops",),
+        {name: f"{_PARTS}:{name}" for name in ("index_table_from_tensor", "index_to_string_table_from_tensor")},
+    ),
     "metrics": _Row((f"{_SLIM}.metrics",)),
     "opt": _Row((_PARTS,)),
     "rnn": _Row((f"{_V1}.nn.rnn_cell", f"{_V1}.nn")),

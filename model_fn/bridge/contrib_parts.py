@@ -11,6 +11,7 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import config
+from tensorflow.python.ops import lookup_ops
 
 v1 = tf.compat.v1
 # Of MNIST's training images, the first ones.
@@ -62,6 +63,16 @@ def load_dataset(name: str = "mnist", **_: Any) -> Any:
 
 
 datasets = SimpleNamespace(load_dataset=load_dataset)
+
+
+def index_table_from_tensor(mapping: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls TensorFlow's, whose first parameter has another name."""
+    return lookup_ops.index_table_from_tensor(mapping, *args, **kwargs)
+
+
+def index_to_string_table_from_tensor(mapping: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls TensorFlow's, whose first parameter has another name."""
+    return lookup_ops.index_to_string_table_from_tensor(mapping, *args, **kwargs)
 
 
 def clip_gradients_by_norm(optimizer: Any, clip_norm: Any) -> Any:

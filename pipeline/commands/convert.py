@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Optional
 from tfx_estimator.model_fn.bridge.convert import KEPT, KERAS2, WAYS, require_keras_3
 from tfx_estimator.pipeline.base.text import one_line
 
+GRAPH = "graph"
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.convert.source import Source
@@ -34,23 +35,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         metavar="SOURCE",
         help="a pipeline's folder (its last run), or a run's log folder; with --estimator or --declaration, a "
-        "checkpoint from outside a run, or a folder of checkpoints: a model_dir; with --keep-graph, a SavedModel",
+        "checkpoint from outside a run, or a folder of checkpoints: a model_dir; with --to graph, a SavedModel",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
         "--to",
-        choices=WAYS,
-        help="Keras 2, which this project can train further, or Keras 3, as standalone source code; or kept, with "
-        "--estimator: the graph of its training, as a model of either Keras (default: keras2; with --estimator, kept "
-        "for a model_fn, and for a canned Estimator keras3 where it is installed)",
+        choices=(*WAYS, GRAPH),
+        help="Keras 2, which this project can train further, or Keras 3, as standalone source code; kept, with "
+        "--estimator: the graph of its training, as a model of either Keras; or graph: the graph that SOURCE, a run or "
+        "a SavedModel, has exported, as a layer of Keras 2 (default: keras2; with --estimator, kept for a model_fn, "
+        "and for a canned Estimator keras3 where it is installed)",
     )
     parser.add_argument(
         "--estimator",
         metavar="MODULE:FUNCTION",
         help="the function of your code that returns the Estimator, the input_fn of its training and that of its "
-        "evaluation; needs no pipeline, no declaration and no TFX",
+        "evaluation, or FILE:trainer_fn of a module file of TFX; needs no pipeline, no declaration and no TFX",
     )
-    parser.add_argument("--tf1", action="store_true", help="with --estimator: the code is written for TensorFlow 1")
+    parser.add_argument("--tf1", action="store_true", help="with --estimator: the code is of TensorFlow 1")
+    parser.add_argument(
+        "--train-files", metavar="PATTERN", help="for a trainer_fn: files of tf.Examples, transformed if it trained so"
+    )
+    parser.add_argument(
+        "--eval-files", metavar="PATTERN", help="the same, for evaluation (default: those of --train-files)"
+    )
+    parser.add_argument("--schema", metavar="FILE", help="the schema of a trainer_fn that asks for one, as text")
+    parser.add_argument("--transform", metavar="DIR", help="the transform graph of a trainer_fn that asks for one")
     parser.add_argument(
         "--declaration",
         metavar="FILE",
@@ -79,14 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML that maps regular expressions for tensor names to variables of the Keras model; null omits a tensor",
     )
-    parser.add_argument(
-        "--keep-graph",
-        action="store_true",
-        help="write no network: make the exported graph of SOURCE, a run or a SavedModel, a layer that Keras trains",
-    )
-    parser.add_argument(
-        "--answer", metavar="SIGNATURE:OUTPUT", default="", help="with --keep-graph: the output to train"
-    )
+    parser.add_argument("--answer", metavar="SIGNATURE:OUTPUT", default="", help="with --to graph: the output to train")
     parser.epilog = EPILOG
 
 
@@ -98,9 +101,9 @@ def run(args: argparse.Namespace) -> int:
 
     # Otherwise the memory of one model after another is not freed.
     os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
-    if args.keep_graph:
+    if args.to == GRAPH:
         return _keep_graph(args)
-    _refuse_others(args, "it is for --keep-graph", "answer")
+    _refuse_others(args, "it is for --to graph", "answer")
     if args.estimator:
         return _convert_code(args)
     from tfx_estimator.pipeline.config import load
@@ -124,8 +127,8 @@ def run(args: argparse.Namespace) -> int:
     if WarmStart(model=os.path.expanduser(args.source)).prefix:
         raise DeclarationError(
             f"{one_line(args.source)} is a SavedModel, which does not contain the network's code",
-            expected="a run; or --keep-graph, which needs no code",
-            todo="name the run that exported it; or add --keep-graph, and --examples",
+            expected="a run; or --to graph, which needs no code",
+            todo="name the run that exported it; or add --to graph, and --examples",
         )
     # Hides what TensorFlow prints.
     with quiet(os.devnull), _user_errors():
@@ -152,18 +155,23 @@ def _convert_code(args: argparse.Namespace) -> int:
 
     _refuse_others(args, "--estimator names code", "checkpoint", "declaration", "examples", "network", "map")
     output, source = _new_folder(args.output), os.path.abspath(os.path.expanduser(args.source))
-    loader.install([os.getcwd()])
+    module, _, name = args.estimator.rpartition(":")
+    folder, module = os.path.split(module)
+    loader.install([os.path.abspath(folder)])
     say(f"converting the last checkpoint of {one_line(args.source)}, and training 20 steps of both")
     whole = "a function without arguments, of a module that can be imported here, and batches as it trained on"
-    with quiet(os.devnull), _user_errors(whole, "name the code that made the Estimator when it trained"):
+    scratch = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
+    with quiet(os.devnull), _user_errors(whole, "name the code that made the Estimator when it trained"), scratch:
         with uncollected():
             from tfx_estimator.model_fn.bridge.convert import convert, parts
             from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+            from tfx_estimator.pipeline.convert.fn_args import fn_args
 
-            bring_back_estimator(tf1=args.tf1)
-        module, _, name = args.estimator.partition(":")
-        function = getattr(importlib.import_module(loader.import_name(module)), name)
-        proof = convert(*parts(function()), output, args.to, source)
+            bring_back_estimator(args.tf1)
+        function = getattr(importlib.import_module(loader.import_name(module.removesuffix(".py"))), name)
+        files, more = (args.train_files, args.eval_files or args.train_files), (args.schema, args.transform)
+        given = fn_args(*files, *more, scratch.name) if args.train_files else ()
+        proof = convert(*parts(function(*given)), output, args.to, source)
     say("\n".join([*proof.lines(), f"wrote         {one_line(args.output)}: see its network.py"]))
     return 0
 
@@ -246,9 +254,8 @@ def _keep_graph(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.run.terminal import quiet
 
-    _refuse_others(
-        args, "--keep-graph takes the graph as it was exported", "checkpoint", "declaration", "network", "map", "to"
-    )
+    why = "--to graph takes the graph as it was exported"
+    _refuse_others(args, why, "checkpoint", "declaration", "network", "map", "estimator")
     output = _new_folder(args.output)
     say(f"keeping the graph that {one_line(args.source)} exported, and training a step of it")
     whole = "a complete SavedModel, with TensorFlow's built-in operations only"

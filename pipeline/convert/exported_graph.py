@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tfx.types import artifact_utils, standard_component_specs
-
 from tfx_estimator.model_fn.bridge.examples import files_of
 from tfx_estimator.model_fn.bridge.graph import conversion
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.convert.source import last_training
-from tfx_estimator.pipeline.report.source import find_runs
 
 
 def keep(named: str, output: str, examples: str = "", answer: str = "") -> conversion.Kept:
@@ -42,6 +38,12 @@ def _find(named: str) -> tuple[str, str]:
     path = os.path.abspath(os.path.expanduser(named))
     if folder := _saved_model(path):
         return folder, ""
+    # A SavedModel needs no TFX.
+    from tfx.types import artifact_utils, standard_component_specs
+
+    from tfx_estimator.pipeline.convert.source import last_training
+    from tfx_estimator.pipeline.report.source import find_runs
+
     try:
         run = find_runs([named])[0]
     except DeclarationError as error:

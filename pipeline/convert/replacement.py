@@ -66,7 +66,7 @@ def require(model: str, replacement: Optional[Replacement]) -> None:
         raise UserCodeError(
             f"trainer.model: {model!r} is a whole model_fn, without a Keras model",
             expected="a function that returns a tf.keras.Model with the same layers, as trainer.model takes it",
-            todo="write one, and name it by --network module:function; or keep the graph, by --keep-graph",
+            todo="write one, and name it by --network module:function; or keep the graph, by --to graph",
         )
     if replacement is not None and not is_whole:
         raise UserCodeError(

@@ -88,7 +88,7 @@ def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof,
         if not reading.is_canned(estimator):
             raise refused(
                 f"the Estimator that the trainer_fn of {training.name} returns, which is not a canned one,",
-                "keep its graph, by --keep-graph; or convert the run of a canned one, or of a network of trainer.model",
+                "keep its graph, by --to graph; or convert the run of a canned one, or of a network of trainer.model",
             )
         trained = conversion.Trained(
             estimator,

@@ -317,7 +317,7 @@ print(json.dumps([before, model.evaluate(dataset, verbose=0), float(apart), "tfx
 
 def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_run, forks, tmp_path):
     kept, home = tmp_path / "kept", str(digits_run.kept / "digits")
-    pid = forks.start(["convert", home, "--keep-graph", "--output", str(kept)])
+    pid = forks.start(["convert", home, "--to", "graph", "--output", str(kept)])
     assert forks.wait(pid) == 0, forks.output
     assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.output
     proof = json.loads((kept / "proof.json").read_text())
@@ -339,10 +339,10 @@ def test_options_of_another_conversion_are_refused_for_a_kept_graph(digits_run, 
     from tfx_estimator.__main__ import main
 
     words = ["convert", str(digits_run.kept / "digits"), "--output", str(tmp_path / "kept")]
-    assert main([*words, "--keep-graph", "--to", "keras3", "--network", "a:b"]) == 2
-    assert "--network, --to: --keep-graph takes the graph as it was exported" in capsys.readouterr().err
+    assert main([*words, "--to", "graph", "--network", "a:b"]) == 2
+    assert "--network: --to graph takes the graph as it was exported" in capsys.readouterr().err
     assert main([*words, "--answer", "predict:logits"]) == 2
-    assert "--answer: it is for --keep-graph" in capsys.readouterr().err
+    assert "--answer: it is for --to graph" in capsys.readouterr().err
 
 
 def _steps(count: int) -> tuple[str, str]:

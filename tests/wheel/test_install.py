@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
+import sys
 import time
 import venv
 
 import pytest
 
-from tests.docs.pages import README
+from tests.docs.pages import PAGES, README
 from tests.root import ROOT
 from tests.stack import HERE
 from tests.wheel.conftest import Environment
@@ -53,3 +55,20 @@ def test_pip_also_ends_without_the_lock_file(fresh, distributions, tmp_path):
     assert "Would install" in output
     for pin in (f"tfx-{HERE.tfx}", f"tensorflow-{HERE.tensorflow}", "tensorflow-estimator-2.15.0"):
         assert pin in output
+
+
+def test_the_page_of_an_estimator_installs_trains_and_leaves(tmp_path):
+    (page,) = (each for each in PAGES if each.name == "docs/estimator.md")
+    shutil.copytree(ROOT, tmp_path / "tfx-estimator", symlinks=True, ignore=shutil.ignore_patterns(".*", "runs"))
+    for name, text in page.files.items():
+        (tmp_path / name).write_text(text)
+    venv.create(tmp_path / "any", symlinks=True)
+    commands = [line for block in page.of("sh") for line in block.text.splitlines()]
+    assert len(commands) == 6
+    for words in map(shlex.split, commands):
+        program = sys.executable if words[0].startswith("python") else str(tmp_path / words[0])
+        Environment(tmp_path / "any").run(program, *words[1:], cwd=tmp_path, seconds=SECONDS)
+    python = str(tmp_path / ".venv" / "bin" / "python")
+    Environment(tmp_path / "any").run(python, "go_on.py", cwd=tmp_path)
+    assert (tmp_path / "training.keras").exists()
+    assert json.loads((tmp_path / "converted" / "proof.json").read_text())["step"] == 60

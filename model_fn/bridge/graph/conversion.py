@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge.graph import references
 from tfx_estimator.model_fn.bridge.graph.exported import Exported, read
 from tfx_estimator.model_fn.bridge.graph.proof import Proof, not_equal, prove
 from tfx_estimator.model_fn.bridge.graph.writing import LIMITS, source_of
 from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP, STEP, WEIGHT
 from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, PROOF, drafted, load
-from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
 
 GRAPH = "graph"
@@ -67,11 +67,12 @@ def keep(folder: str, files: Sequence[str], output: str, answer: str = "") -> Ke
     exported = read(folder, answer)
     with drafted(output) as draft:
         shutil.copytree(folder, os.path.join(draft, GRAPH))
+        references.rewrite(os.path.join(draft, GRAPH))
         with open(os.path.join(draft, f"{NETWORK}.py"), "w", encoding="utf-8") as file:
             file.write(source_of(exported))
         module = load(draft)
         model = module.network()
-        placed = _placed(exported, model)
+        placed = _placed(model)
         write_json(os.path.join(draft, MAPPING), {"saved_model": folder, "tensors": placed})
         with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
             proof = prove(exported, module, model, files, scratch)
@@ -81,19 +82,9 @@ def keep(folder: str, files: Sequence[str], output: str, answer: str = "") -> Ke
     return Kept(exported, placed, proof)
 
 
-def _placed(exported: Exported, model: tf.keras.Model) -> list[dict[str, Any]]:
-    """Returns the mapping.json entry of each variable of the graph, with its index among the layer's weights.
-
-    Raises:
-        UserCodeError: One that the Estimator trained would not be trained.
-    """
+def _placed(model: tf.keras.Model) -> list[dict[str, Any]]:
+    """Returns the mapping.json entry of each variable of the graph, with its index among the layer's weights."""
     trained = {each.name.partition(":")[0] for each in model.trainable_weights}
-    if lost := [name for name in exported.trained if name not in trained]:
-        raise UserCodeError(
-            f"{lost[0]}, which the Estimator trained, is not a variable that TensorFlow 2 trains",
-            expected="resource variables, as Estimators create them today",
-            todo="export the Estimator again after tf.compat.v1.enable_resource_variables()",
-        )
     return [
         {
             "tensor": (name := each.name.partition(":")[0]),

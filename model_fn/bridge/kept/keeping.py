@@ -21,6 +21,7 @@ from tfx_estimator.model_fn.bridge.steps import STEPS
 from tfx_estimator.model_fn.bridge.written import PROOF, drafted
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.text import first_line, one_line
 
 GRAPH, SERVE, REPLICA = "graph", "serve", "replica"
 _V1 = tf.compat.v1
@@ -116,7 +117,7 @@ class Kept(Proof):
     Args:
         step: Of the checkpoint.
         uncut: Why only one replica can train; empty if several can.
-        left_out: Hooks and metrics that are left out.
+        left_out: Hooks, metrics and modes that are left out.
     """
 
     step: int = 0
@@ -148,17 +149,23 @@ def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output
     """
     types, batches = inputs.read(estimator, train_input_fn, TRAIN, STEPS)
     eval_types, eval_batches = inputs.read(estimator, eval_input_fn, EVAL, STEPS)
-    train, evaluation = call(estimator, types, TRAIN), call(estimator, eval_types, EVAL)
-    serving = call(estimator, eval_types, PREDICT)
+    train, modes, left_out = call(estimator, types, TRAIN), dict[str, Called](), list[str]()
+    for mode in (EVAL, PREDICT):
+        try:
+            modes[mode] = call(estimator, eval_types, mode)
+        except Exception as error:  # Many a model_fn is written for training alone.
+            left_out.append(f"mode {mode}, in which the model_fn fails by {one_line(first_line(error))}")
     scalable = scale(train.graph, train.applied, parts.FACTOR)
     with drafted(output) as draft:
         writer = _Writer(os.path.join(draft, GRAPH))
         cut_at = writer.write_train(train, checkpoint)
-        writer.write(evaluation, EVAL, _of_evaluation(evaluation))
-        writer.write(serving, SERVE, {"predict": _signature(serving, _predictions(serving))})
+        if evaluation := modes.get(EVAL):
+            writer.write(evaluation, EVAL, _of_evaluation(evaluation))
+        if serving := modes.get(PREDICT):
+            writer.write(serving, SERVE, {"predict": _signature(serving, _predictions(serving))})
         writer.save()
         uncut, per_replica = ("", cut_at.per_replica) if isinstance(cut_at, Cut) else (cut_at, [])
-        left_out = _left_out(train, evaluation, serving)
+        left_out += _left_out(train, *modes.values())
         source = Source(writer.places, uncut, _is_summed(train.graph), scalable, per_replica, left_out)
         source.write(draft)
         proof, is_cut = Trial(estimator, checkpoint, types, batches, eval_types, eval_batches).compare(draft)
@@ -166,7 +173,7 @@ def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output
             source = dataclasses.replace(source, uncut="its two parts do not train as the whole step does")
             source.write(draft)
         step = int(tf.train.load_variable(checkpoint, _V1.GraphKeys.GLOBAL_STEP))
-        served = sorted(writer.places[SERVE])
+        served = sorted(writer.places.get(SERVE, {}))
         more = {"served": served, "step": step, "uncut": source.uncut, "left_out": left_out}
         kept = Kept(**{**vars(proof), **more})
         write_json(os.path.join(draft, PROOF), kept.to_dict())

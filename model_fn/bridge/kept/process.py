@@ -27,13 +27,15 @@ def main(request: str, answer: str, result: str) -> None:
 
     model = network.Training()
     found: dict[str, Any] = {"metrics": {}, "predictions": []}
-    for mode in ("serve", "eval"):
+    for mode in network.PLACES:
         model.current(mode)
     for features, labels in map(tensors, evaluation):
-        answers = model.predict_step((features,))
-        found["predictions"].append(tf.nest.map_structure(lambda each: each.numpy(), answers))
-        model.test_step((features, labels))
-    if evaluation:
+        if "serve" in network.PLACES:
+            answers = model.predict_step((features,))
+            found["predictions"].append(tf.nest.map_structure(lambda each: each.numpy(), answers))
+        if "eval" in network.PLACES:
+            model.test_step((features, labels))
+    if evaluation and "eval" in network.PLACES:
         found["metrics"] = {name: each.numpy() for name, each in model.of_mode["eval"].signatures["result"]().items()}
     # Without labels, a data set has features alone.
     types, batches = (types, train) if types[1] is not None else (types[:1], [each[:1] for each in train])

@@ -52,9 +52,9 @@ class Trial:
             with open(os.path.join(scratch, _ANSWER), "rb") as file:
                 found = pickle.load(file)
             with seeds.fixed():
-                predictions = self._predictions(scratch)
+                predictions = self._predictions(scratch) if found["predictions"] else []
             with seeds.fixed():
-                metrics = self._metrics(scratch)
+                metrics = self._metrics(scratch) if found["metrics"] else {}
         worst = {"estimator": 0.0}
         differ = examples = 0
         for old, new in zip(predictions, found["predictions"], strict=True):
@@ -110,12 +110,8 @@ class Trial:
         )
 
     def _metrics(self, scratch: str) -> dict[str, Any]:
-        estimator, given, count = (
-            self._elsewhere(scratch),
-            _Given(self.eval_types, self.eval_batches),
-            len(self.eval_batches),
-        )
-        return estimator.evaluate(given, count, [given], self.checkpoint) if count else {}
+        estimator, given = self._elsewhere(scratch), _Given(self.eval_types, self.eval_batches)
+        return estimator.evaluate(given, len(self.eval_batches), [given], self.checkpoint)
 
     def _elsewhere(self, scratch: str) -> Any:
         """Returns the Estimator with another model_dir, since an evaluation writes there."""

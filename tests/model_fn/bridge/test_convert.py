@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -70,13 +71,30 @@ def alone():
     return estimator()
 
 
-def of_trainer_fn():
+def trainer_fn(fn_args, schema):
+    spec = {"x": tf.io.FixedLenFeature([4], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
+
+    def batches(files):
+        records = tf.data.TFRecordDataset(tf.io.gfile.glob(files)).batch(16).repeat()
+        parsed = records.map(lambda each: tf.io.parse_example(each, spec))
+        return parsed.map(lambda each: ({"x": each["x"]}, each["y"]))
+
+    assert schema is fn_args.schema_path is None
     return {
-        "estimator": estimator(),
-        "train_spec": tf.estimator.TrainSpec(input_fn, 9),
-        "eval_spec": tf.estimator.EvalSpec(eval_fn, steps=2),
+        "estimator": estimator(folder=fn_args.serving_model_dir),
+        "train_spec": tf.estimator.TrainSpec(lambda: batches(fn_args.train_files), fn_args.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(lambda: batches(fn_args.eval_files), fn_args.eval_steps),
         "eval_input_receiver_fn": None,
     }
+
+
+def write_records(path):
+    with tf.io.TFRecordWriter(path) as writer:
+        for point, label in zip(POINTS, LABELS):
+            example = tf.train.Example()
+            example.features.feature["x"].float_list.value.extend(point)
+            example.features.feature["y"].int64_list.value.append(label)
+            writer.write(example.SerializeToString())
 """
 OF_TENSORFLOW_1 = """
 import code_of_mine
@@ -116,7 +134,9 @@ codes = {
     )
 }
 left = sorted({*os.listdir()} - {"__pycache__"})
-codes["made"] = main(["convert", "model_dir", "--estimator", "code_of_mine:of_trainer_fn", *words])
+code_of_mine.write_records("examples-0")
+module_file = ["--estimator", "./code_of_mine.py:trainer_fn", "--train-files", "examples-*"]
+codes["made"] = main(["convert", "model_dir", *module_file, *words])
 words = ["--tf1", "--to", "kept", "--output", "of_1"]
 codes["tf1"] = main(["convert", "old", "--estimator", "code_of_1:made", *words])
 same = before == sorted(os.listdir("model_dir"))
@@ -150,11 +170,29 @@ def test_code_is_converted_where_tensorflow_is_installed_alone(tmp_path: Path) -
     assert made_by in (folder / "converted" / "network.py").read_text()
     assert list(codes.values()) == [4, 4, 4, 4, 4, 2, 2, 0, 0]
     assert left == ["code_of_1.py", "code_of_mine.py", "converted", "model_dir", "site"]
-    # Two batches, as the EvalSpec says.
-    assert json.loads((folder / "by_verb" / "proof.json").read_text())["examples"] == 32
+    # 20 batches, as the EvalSpec says; its data have no end.
+    assert json.loads((folder / "by_verb" / "proof.json").read_text())["examples"] == 320
     assert "TensorFlow 2 has no tensorflow.logging, and TensorFlow 1 had it" in done.stderr
     assert "add --tf1" in done.stderr
     assert "with Keras 2" in (folder / "by_verb" / "network.py").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.equivalence
+def test_the_training_of_the_chicago_taxi_example_leaves_by_one_command(tmp_path: Path) -> None:
+    module = ROOT.parent / "shared" / "data" / "taxi" / "taxi_utils.py"
+    (package,) = importlib.util.find_spec("tfx").submodule_search_locations
+    data = Path(package, "components", "testdata")
+    if not module.is_file() or not data.is_dir():
+        pytest.skip("there is no taxi_utils.py, or no testdata in this TFX")
+    examples = data / "transform" / "transformed_examples"
+    files = ["--train-files", f"{examples}/Split-train/*", "--eval-files", f"{examples}/Split-eval/*"]
+    more = ["--schema", f"{data}/schema_gen/schema.pbtxt", "--transform", f"{data}/transform/transform_graph"]
+    source = ["convert", f"{data}/trainer/previous/Format-Serving", "--estimator", f"{module}:trainer_fn"]
+    done = run_python("-m", "tfx_estimator", *source, *files, *more, "--output", f"{tmp_path}/converted", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    proof = json.loads((tmp_path / "converted" / "proof.json").read_text())
+    assert (proof["holds"], proof["classes"], proof["tensors"]["weight"]) == (True, 0, 20)
 
 
 @pytest.fixture(scope="module")

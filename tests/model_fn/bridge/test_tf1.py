@@ -40,7 +40,7 @@ labels = (points.sum(1) > 2).astype("int32")
 
 
 def model_fn(features, labels, mode, params):
-    names = lookup.index_table_from_tensor(["low", "high"])
+    names = lookup.index_table_from_tensor(mapping=["low", "high"])
     start = tf.glorot_uniform_initializer(1)
     hidden = tf.layers.dense(features["x"], params.units, tf.nn.relu, kernel_initializer=start)
     logits = tf.layers.dense(hidden, 2, kernel_initializer=tf.zeros_initializer())

@@ -58,5 +58,5 @@ def test_a_saved_model_alone_is_refused_with_the_option_that_takes_it(tmp_path: 
     args = parser.parse_args([str(tmp_path / "exports"), "--output", str(tmp_path / "converted")])
     with pytest.raises(DeclarationError, match="exports is a SavedModel") as raised:
         convert.run(args)
-    assert "--keep-graph" in raised.value.todo
+    assert "--to graph" in raised.value.todo
     assert not (tmp_path / "converted").exists()

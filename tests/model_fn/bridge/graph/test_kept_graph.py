@@ -178,12 +178,43 @@ def export(
     with tf.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [None, width], "x")
         one, two = (v1.get_variable(name, [3, 2], **options) for name in ("one", "two"))
+        outputs = answers(x, one, two)
         session.run(v1.global_variables_initializer())
-        signature = v1.saved_model.predict_signature_def({"x": x}, answers(x, one, two))
+        signature = v1.saved_model.predict_signature_def({"x": x}, outputs)
         builder = v1.saved_model.Builder(str(folder))
         builder.add_meta_graph_and_variables(session, ["serve"], dict.fromkeys(signatures, signature))
         builder.save()
     return str(folder)
+
+
+def test_reference_variables_become_variables_that_keras_trains(tmp_path: Path) -> None:
+    def answers(x: Any, one: Any, two: Any) -> dict[str, Any]:
+        """Counts its calls by an operation that returns the reference that it takes."""
+        calls = v1.get_variable("calls", [], initializer=v1.zeros_initializer(), trainable=False, use_resource=False)
+        return {"logits": x @ one + tf.gather(two, [0]) * x[:, :1], "calls": v1.assign_add(calls, 1.0)}
+
+    exported = export(tmp_path / "export", answers, use_resource=False)
+    examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
+    kept = keep(exported, str(tmp_path / "kept"), examples)
+    assert (kept.proof.answers, kept.proof.gradients, kept.proof.still) == (0.0, 2, [])
+    trained = {each["tensor"]: each["trained"] for each in kept.placed}
+    assert trained == {"one": True, "two": True, "calls": False}
+    network = load(tmp_path / "kept")
+    given = {"x": tf.constant(FEATURES["sizes"])}
+    assert [float(network.network(output="calls")(given)) for _ in range(2)] == [1.0, 1.0]
+    model = network.network()
+    calls = model.get_layer("graph").exported.signatures["serving_default"]
+    assert [float(calls(**given)["calls"]) for _ in range(2)] == [1.0, 2.0]
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.saved_model.load(session, ["serve"], exported)
+        old = session.run("add:0", {"x:0": FEATURES["sizes"]})
+    np.testing.assert_array_equal(model(given), old)
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    model.train_on_batch(given, np.zeros([40, 2]))
+    network.export(model, str(tmp_path / "trained"))
+    served = tf.saved_model.load(str(tmp_path / "trained")).signatures["serving_default"](**given)["logits"]
+    np.testing.assert_allclose(served, model(given), rtol=0, atol=1e-6)
+    assert np.abs(served - old).max() > 1e-3
 
 
 def test_weights_that_the_output_does_not_train_are_listed(tmp_path: Path) -> None:
@@ -226,13 +257,16 @@ def test_exports_that_cannot_be_trained_or_differ_are_refused_and_nothing_is_wri
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
     other = write(tmp_path / "other", {"y": FEATURES["sizes"]})
 
+    def passed_on(variable: Any) -> Any:
+        return tf.raw_ops.RefIdentity(input=variable)
+
     def both(x: Any, one: Any, two: Any) -> dict[str, Any]:
         return {"left": x @ one, "right": x @ one + x @ two}
 
     exports = {
         "two": export(tmp_path / "two", both),
-        "references": export(
-            tmp_path / "references", lambda x, one, two: {"y": x @ one @ tf.transpose(two)}, use_resource=False
+        "passed_on": export(
+            tmp_path / "passed_on", lambda x, one, two: {"y": x @ one + x @ passed_on(two)}, use_resource=False
         ),
         "rounded": export(tmp_path / "rounded", lambda x, one, two: {"y": tf.round(x @ one + x @ two)}),
         "flat": export(tmp_path / "flat", lambda x, one, two: {"y": 0 * (x @ one + x @ two)}),
@@ -245,7 +279,7 @@ def test_exports_that_cannot_be_trained_or_differ_are_refused_and_nothing_is_wri
         ("two", "", examples, UserCodeError, "serving_default:left, serving_default:right"),
         ("two", "serving_default:middle", examples, UserCodeError, "no signature has an output serving_default:middle"),
         ("two", "serving_default:right", other, DataError, "Feature: x .* is required"),
-        ("references", "", examples, UserCodeError, "one, which the Estimator trained, is not a variable"),
+        ("passed_on", "", examples, UserCodeError, "RefIdentity of the export is a RefIdentity on a ref"),
         ("rounded", "", examples, UserCodeError, "y depends on no trained weight by operations"),
         ("flat", "", examples, NotEqualError, "did not change: 2 of 2(?s:.)*name another output by --answer"),
         ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*outputs are finite"),
