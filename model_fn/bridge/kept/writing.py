@@ -41,7 +41,7 @@ PLACES = {places}
 UNCUT, SUMMED = {uncut}, {summed}
 # Whether the optimizer obeys a factor of its learning rate, and the variable with it.
 SCALABLE, FACTOR = {scalable}, {factor}
-# Variables that each replica changes by its own part of a batch, such as a normalisation's averages.
+# Variables that each replica changes by its own part of a batch, such as a normalisation's averages: they get the mean.
 PER_REPLICA = {per_replica}
 '''
 
