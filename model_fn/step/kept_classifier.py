@@ -28,7 +28,7 @@ class KeptClassifier(tf.keras.Model):
 
     def __init__(self, own: Any) -> None:
         super().__init__(name="kept_classifier")
-        # Not tracked: other replicas' copies, and the graphs of evaluation and serving, are given the variables' values.
+        # Not tracked: copies of other replicas, and the graphs of evaluation and serving, get the variables' values.
         self.__dict__["own"] = own
         self.kept = {each.name.partition(":")[0]: each for each in own.variables}
         # `train_step` has added up the replicas already.

@@ -14,8 +14,8 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.parallel.division import find_division
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier, is_kept
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_own_methods, refuse_step_options
 from tfx_estimator.model_fn.user_models.keras_model import (

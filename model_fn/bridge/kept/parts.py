@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
 PLACES: dict[str, dict[str, str]] = {}
@@ -211,6 +213,21 @@ class Training(tf.keras.Model):
             if place in values:
                 each.assign(values[place])
         return self.of_mode[mode]
+
+
+    def export_saved_model(self, folder):
+        """Writes what the Estimator's own export_saved_model would: the same signatures, with the values of now."""
+        graph = self.current("export")
+        with open(os.path.join(GRAPH, "saved_model.pb"), "rb") as file:
+            saved = SavedModel.FromString(file.read())
+        (meta,) = (each for each in saved.meta_graphs if "export" in each.meta_info_def.tags)
+        meta.meta_info_def.tags[:] = ["serve"]
+        shutil.copytree(GRAPH, folder, ignore=shutil.ignore_patterns("saved_model.pb", "variables"))
+        saver, prefix = meta.saver_def, os.path.join(folder, "variables", "variables")
+        os.makedirs(os.path.dirname(prefix))
+        graph.prune(saver.filename_tensor_name, saver.save_tensor_name)(tf.constant(prefix))
+        with open(os.path.join(folder, "saved_model.pb"), "wb") as file:
+            file.write(SavedModel(saved_model_schema_version=1, meta_graphs=[meta]).SerializeToString())
 
 
 def call(signature, features, labels=None):
