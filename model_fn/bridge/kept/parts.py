@@ -214,7 +214,6 @@ class Training(tf.keras.Model):
                 each.assign(values[place])
         return self.of_mode[mode]
 
-
     def export_saved_model(self, folder):
         """Writes what the Estimator's own export_saved_model would: the same signatures, with the values of now."""
         graph = self.current("export")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ KEPT, LAST = 50, 70
 CLOSE = 1e-5
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """A small network, as code of TensorFlow 1 has it; optionally with gradients that are applied every other step."""
+def model_fn(features: Any, labels: Any, mode: str) -> Any:
+    """A small network, as code of TensorFlow 1 has it."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -30,12 +31,7 @@ def model_fn(features: Any, labels: Any, mode: str, params: Any) -> Any:
     if mode == "infer":
         return tf.estimator.EstimatorSpec(mode, outputs)
     loss, step = v1.losses.sparse_softmax_cross_entropy(labels, logits), v1.train.get_global_step()
-    optimizer = v1.train.AdamOptimizer(v1.train.exponential_decay(0.004, step, 20, 0.9))
-    pairs = optimizer.compute_gradients(loss)
-    if params["uncut"]:
-        train_op = tf.cond(step >= 0, lambda: optimizer.apply_gradients(pairs, step), tf.no_op)
-    else:
-        train_op = optimizer.apply_gradients(pairs, step)
+    train_op = v1.train.AdamOptimizer(v1.train.exponential_decay(0.01, step, 20, 0.9)).minimize(loss, step)
     metrics = {"accuracy": v1.metrics.accuracy(labels, outputs["class"])}
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops=metrics)
 
@@ -51,23 +47,18 @@ def input_fn() -> Any:
     return tf.data.Dataset.from_tensor_slices(({"image": images}, bunch.target.astype(np.int32))).repeat(4).batch(64)
 
 
-def keep(folder: Path, uncut: bool = False) -> None:
-    """Trains an Estimator, and keeps its training."""
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trains an Estimator, and keeps its training in the folder `converted`."""
     import tensorflow as tf
 
     import tfx_estimator
 
-    config = tf.estimator.RunConfig(tf_random_seed=3)
-    estimator = tf.estimator.Estimator(model_fn, str(folder / "model"), config, {"uncut": uncut})
+    folder = tmp_path_factory.mktemp("kept")
+    estimator = tf.estimator.Estimator(model_fn, str(folder / "model"), tf.estimator.RunConfig(tf_random_seed=3))
     estimator.train(input_fn, steps=KEPT)
     eval_spec = tf.estimator.EvalSpec(input_fn, steps=2)
     assert tfx_estimator.convert(estimator, input_fn, eval_spec, str(folder / "converted")).step == KEPT
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kept")
-    keep(folder)
     return folder
 
 
@@ -119,7 +110,7 @@ def test_training_goes_on_from_the_kept_step(whole: Any, kept: Path, digits: Any
     import tensorflow_transform as tft
 
     layer = tft.TFTransformOutput(digits["transform_graph"][0].uri).transform_features_layer()
-    expected = model.predict_step((layer({"image": tf.constant([[each.tobytes()] for each in images])}),))
+    expected = model.call(layer({"image": tf.constant([each.tobytes() for each in images])}))
     assert sorted(found) == ["class", "probabilities"]
     for name, each in expected.items():
         np.testing.assert_array_equal(found[name], each)
@@ -147,18 +138,22 @@ def test_replicas_go_on_as_one(go_on: Any, whole: Any, strategy: dict[str, Any])
     np.testing.assert_allclose(*(list(dict(read_losses(each.uri)).values()) for each in (run, whole[2])), rtol=CLOSE)
 
 
-def test_what_a_kept_training_cannot_be_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_kept_training_cannot_be_is_told_first(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.config.load import load
 
-    keep(tmp_path, uncut=True)
-    declared = "name: kept\ndata: {dataset: digits}\ntrainer: {model: converted.network:Training, path: keras, "
+    (tmp_path / "converted").mkdir()
+    (tmp_path / "converted" / "network.py").write_text("class Training: ...")
+    (tmp_path / "converted" / "proof.json").write_text(json.dumps({"uncut": "it applies in a condition", "step": KEPT}))
+    declared = "name: kept\ndata: {dataset: mnist}\ntrainer: {model: converted.network:Training, "
     wrong = {
-        "train_steps: 60, distribution: {train: mirrored:2}}": "applies gradients inside of a condition",
-        "train_steps: 50}": "was kept at step 50",
-        "train_steps: 60, distribution: {train: {strategy: parameter_server, workers: 2}}}": "other processes",
+        "train_steps: 60}": "set trainer.path: keras",
+        "path: keras, train_steps: 50}": "was kept at step 50",
+        "path: keras, train_steps: 60, distribution: {train: mirrored:2}}": "trains on one device: it applies in a",
+        "path: keras, train_steps: 60, distribution: {train: {strategy: parameter_server, workers: 2}}}": "processes",
     }
     for words, sentence in wrong.items():
         (tmp_path / "kept.yaml").write_text(declared + words)
-        with pytest.raises(TfxEstimatorError, match=sentence) as raised:
+        with pytest.raises(TfxEstimatorError, match="has 1 problem") as raised:
             load(str(tmp_path / "kept.yaml"))
+        assert sentence in str(raised.value)
         assert raised.value.exit_code == 2
