@@ -24,6 +24,7 @@ def convert(
     output: str,
     to: Optional[str] = None,
     checkpoint: str = "",
+    serving_input_receiver_fn: Any = None,
 ) -> Any:
     """Writes an Estimator's training as one of Keras, with the proof that it goes on in the same way.
 
@@ -37,6 +38,8 @@ def convert(
         to: `kept` keeps the graph of its training, as a model of either Keras, and is the default for a model_fn;
             `keras3`, the default for a canned Estimator if it is installed, or `keras2` writes its source.
         checkpoint: One without its `.index`, or a folder, for its last; the default is the Estimator's last one.
+        serving_input_receiver_fn: That of exports, for `kept`; the default is that of the EvalSpec's first exporter,
+            and without one the features.
 
     Returns:
         The proof, as in proof.json; `holds` is True, and `lines()` are what `tfx-estimator convert` prints.
@@ -69,7 +72,9 @@ def convert(
     if to == KEPT or not (to or reading.is_canned(estimator)):
         from tfx_estimator.model_fn.bridge.kept.keeping import keep
 
-        return keep(estimator, train, evaluate, output, checkpoint)
+        return keep(
+            estimator, train, evaluate, output, checkpoint, serving_input_receiver_fn or _receiver_fn(eval_input_fn)
+        )
     if not reading.is_canned(estimator):
         raise refused("an Estimator that is not a canned one", "keep the graph of its training, by --to kept")
     trained = conversion.Trained(estimator, checkpoint, train, evaluate, getattr(eval_input_fn, "steps", None))
@@ -98,6 +103,11 @@ def require_keras_3(to: Optional[str]) -> None:
             expected="TensorFlow from 2.16 on, which brings it, and converts what earlier ones trained",
             todo="run this command there, on this folder; or convert to keras2",
         )
+
+
+def _receiver_fn(eval_spec: Any) -> Any:
+    exporters = [getattr(each, "_saved_model_exporter", None) for each in getattr(eval_spec, "exporters", None) or ()]
+    return next((each._serving_input_receiver_fn for each in exporters if each), None)
 
 
 def _checkpoint(named: str) -> str:

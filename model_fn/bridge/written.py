@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from types import ModuleType
 
-NETWORK, WEIGHTS, MAPPING, PROOF = "network", "weights.npz", "mapping.json", "proof.json"
+from tfx_estimator.pipeline.base.files import PROOF as PROOF
+
+NETWORK, WEIGHTS, MAPPING = "network", "weights.npz", "mapping.json"
 
 
 @contextlib.contextmanager

@@ -25,6 +25,8 @@ from tfx_estimator.pipeline.base.text import one_line
 _TAIL_BYTES = 64 * 1024
 _PERMISSIONS = 0o777
 _FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+# What a conversion measured, in the folder that it wrote.
+PROOF = "proof.json"
 # The paths in the messages of TensorFlow and Python.
 _UNWRITTEN = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device: '(/[^'\n]+)'(?: -> '(/[^'\n]+)')?")
 

@@ -15,12 +15,14 @@ import pytest
 import yaml
 from sklearn.metrics import roc_auc_score
 
+from tests.components.trainer.test_kept import kept
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
 from tests.root import ROOT
 from tests.stack import needs_keras_3
 from tfx_estimator.pipeline.base.stack import stacks
 
+__all__ = ["kept"]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
@@ -95,6 +97,22 @@ def test_a_model_dir_without_a_run_is_converted_by_a_declaration(forks, tmp_path
     assert new["trainer"]["model"] == "keras_cnn:network"
     assert (new["trainer"]["path"], new["trainer"]["train_steps"]) == ("keras", 300)
     assert (converted / "keras_cnn.py").exists()
+
+
+def test_a_kept_training_goes_on_in_a_pipeline(kept, forks, tmp_path):
+    workdir, declared = ForkedWorkdir(tmp_path / "runs", forks), kept / "kept.yaml"
+    data = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}}
+    trainer = {"path": "keras", "model": "converted.network:Training", "train_steps": 150, "global_batch_size": 64}
+    evaluator = {"min_accuracy": 0.9}
+    declared.write_text(yaml.safe_dump({"name": "kept", "data": data, "trainer": trainer, "evaluator": evaluator}))
+    workdir.run(str(declared))
+    summary = workdir.summary("kept")
+    assert (summary["training"]["first_step"], summary["training"]["last_step"]) == (50, 150)
+    assert summary["accuracy"] > 0.9
+    assert summary["blessed"] is True
+    assert len(list((workdir.path / "kept" / "serving").iterdir())) == 1
+    workdir.run(str(declared))
+    assert set(workdir.states("kept").values()) <= {"cached", "resolved"}
 
 
 @pytest.mark.long

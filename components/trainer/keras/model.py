@@ -14,6 +14,7 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.parallel.division import find_division
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier, is_kept
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_own_methods, refuse_step_options
@@ -28,6 +29,7 @@ from tfx_estimator.model_fn.user_models.probabilities import assumed, mismatch, 
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
+Classifier = Union[KerasClassifier, CompiledClassifier, KeptClassifier]
 # Options of the built-in loss and optimizer.
 _BUILT_IN = ("trainer.optimizer", "trainer.label_smoothing", "trainer.class_weights")
 
@@ -46,7 +48,7 @@ class ModelMaker:
     spec: Mapping[str, Any]
     trains: bool = True
 
-    def make(self) -> Union[KerasClassifier, CompiledClassifier]:
+    def make(self) -> Classifier:
         """Builds the model with all its variables; without an optimizer, unless the user's model is compiled."""
         section = self.section
         seeds.begin(section)
@@ -65,6 +67,9 @@ class ModelMaker:
             seeds.begin(section)
         with division.used() if division else contextlib.nullcontext():
             network = self._make_network(function)
+        if is_kept(network):
+            refuse_step_options(section, "is a kept training")
+            return KeptClassifier(network)
         # Built before a checkpoint is read, so that every variable exists to be restored.
         with division.used(network) if division else contextlib.nullcontext():
             outputs = build(network, self.spec)
@@ -95,10 +100,10 @@ class ModelMaker:
             todo="return the model from the function",
         )
 
-    def make_compiled(self, steps_per_execution: int) -> Union[KerasClassifier, CompiledClassifier]:
+    def make_compiled(self, steps_per_execution: int) -> Classifier:
         """Builds and compiles the model, with all its variables and those of its optimizer."""
         model = self.make()
-        if isinstance(model, CompiledClassifier):
+        if isinstance(model, (CompiledClassifier, KeptClassifier)):
             optimizer = model.own.optimizer
         else:
             declared = self.section
@@ -106,7 +111,8 @@ class ModelMaker:
             compression = declared.distribution.train.gradient_compression
             optimizer = DeclaredOptimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
-        _make_slots(optimizer, stored(model.trainable_variables))
+        if not isinstance(model, KeptClassifier):
+            _make_slots(optimizer, stored(model.trainable_variables))
         return model
 
 
@@ -120,6 +126,18 @@ def _make_slots(optimizer: Any, variables: list[tf.Variable]) -> None:
 
 def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: Sequence[str]) -> list[str]:
     """Returns notices: the compiled model's own loss and optimizer, and the declared paths that have no effect."""
+    if is_kept(model):
+        notices = [f"{section.model} was kept at step {model.kept_step}: its own optimizer and loss go on"]
+    else:
+        notices = _loss_notices(model, section)
+    unused = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
+    if unused:
+        verb = "has" if len(unused) == 1 else "have"
+        notices.append(f"{', '.join(unused)} {verb} no effect: the compiled model of {section.model} has its own")
+    return notices
+
+
+def _loss_notices(model: tf.keras.Model, section: TrainerSection) -> list[str]:
     loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
     own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
     notices = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
@@ -130,8 +148,4 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
         )
     if wrong := mismatch(model):
         notices.append(f"the loss of {section.model}, {loss}, {wrong}")
-    unused = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
-    if unused:
-        verb = "has" if len(unused) == 1 else "have"
-        notices.append(f"{', '.join(unused)} {verb} no effect: the compiled model of {section.model} has its own")
     return notices

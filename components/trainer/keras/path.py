@@ -33,6 +33,7 @@ from tfx_estimator.components.trainer.task.user_code import make_fn_args, tell, 
 from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier
 from tfx_estimator.model_fn.user_models.warm_start import warm_keras
 from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -176,6 +177,9 @@ class _Task:
             tell(self._context, warm_keras(model, begins.prefix, begins.exclude))
             if averaging:
                 averaging.begin()
+        if not step and isinstance(model, KeptClassifier) and self._task.type != DRY_RUN:
+            # The first checkpoint, from which all goes on as after an interruption.
+            saver.save(step := model.own.kept_step)
         if self._evaluations:
             self._evaluations.prepare(step)
         watch.begin(step, ended_early=bool(self._evaluations and self._evaluations.stop))
@@ -193,7 +197,7 @@ class _Task:
     def _notice(self, model: tf.keras.Model, replicas: int) -> None:
         """Reports notices about the model."""
         section = self._section
-        if isinstance(model, CompiledClassifier):
+        if isinstance(model, (CompiledClassifier, KeptClassifier)):
             for text in compiled_notices(model.own, section, self._context.settings.declared):
                 self._progress.write(Event.NOTICED, text=text)
         elif section.optimizer.scaling != "none":
@@ -202,7 +206,9 @@ class _Task:
     def _observers(self, model: tf.keras.Model, meter: Optional[Meter]) -> list[Observer]:
         section, curves = self._section, None
         if self._task.type == CHIEF:
-            curves = Curves(self._folder, section.report_steps, functools.partial(learning_rate_of, model.optimizer))
+            # That of a kept training is in its graph.
+            optimizer = None if isinstance(model, KeptClassifier) else model.optimizer
+            curves = Curves(self._folder, section.report_steps, functools.partial(learning_rate_of, optimizer))
         profiler = Profiler.of(section, self._folder, self._task, self._progress)
         return [each for each in (meter, profiler, Reporter(self._progress, section.train_steps), curves) if each]
 

@@ -28,7 +28,7 @@ class Cut:
         gradients: Dense tensors of the gradients, by name.
         before: Operations that the first part runs in addition to loss and gradients.
         removed: Names of control dependencies to remove, by the operation that has them.
-        per_replica: Names of variables that differ between replicas.
+        per_replica: Names of variables that each replica changes by its own examples.
     """
 
     gradients: dict[str, tf.Tensor]
@@ -71,7 +71,7 @@ def cut(
     written = [each for each in variables if _is_written(each, first)]
     if any(each.trainable for each in written):
         return "its model_fn changes weights without an optimizer's apply_gradients"
-    return Cut(gradients, before, removed, [each.op.name for each in written])
+    return Cut(gradients, before, removed, [each.op.name for each in written if each.dtype.is_floating])
 
 
 def _components(applied: list[Applied]) -> dict[str, tf.Tensor]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -38,6 +39,8 @@ class Called:
         update: In evaluation, the operation that adds a batch to the metrics.
         metrics: In evaluation, the metrics with the loss and the step, by name.
         left_out: Metrics that a new process cannot compute.
+        receiver: In prediction, the features and the tensors that are served for them, as of a
+            serving_input_receiver_fn.
     """
 
     graph: tf.Graph
@@ -48,6 +51,7 @@ class Called:
     update: Any = None
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     left_out: list[str] = dataclasses.field(default_factory=list)
+    receiver: Any = None
 
     def taken(self, roots: Any) -> dict[str, tf.Tensor]:
         """Returns the placeholders that these depend on."""
@@ -92,27 +96,34 @@ def resource_variables() -> Iterator[None]:
             _V1.disable_resource_variables()
 
 
-def call(estimator: Any, types: Any, mode: str) -> Called:
+def call(estimator: Any, types: Any, mode: str, receiver_fn: Optional[Callable[[], Any]] = None) -> Called:
     """Calls the model_fn like the Estimator.
 
     Args:
         types: Of features and labels, as `inputs.read` returns them.
+        receiver_fn: In prediction, a serving_input_receiver_fn in place of placeholders.
 
     Raises:
         UserCodeError: It has variables that cannot be kept.
     """
-    if mode == PREDICT:
+    if mode == PREDICT and receiver_fn is None:
         # An export takes any number of examples; some model_fns need the input_fn's.
         with contextlib.suppress(Exception):
             return _call(estimator, types, mode, is_any_size=True)
-    return _call(estimator, types, mode)
+    return _call(estimator, types, mode, receiver_fn=receiver_fn)
 
 
-def _call(estimator: Any, types: Any, mode: str, is_any_size: bool = False) -> Called:
+def _call(estimator: Any, types: Any, mode: str, is_any_size: bool = False, receiver_fn: Any = None) -> Called:
     with tf.Graph().as_default() as graph, resource_variables(), seeds.fixed(), recorded(graph) as applied:
         _V1.set_random_seed(estimator.config.tf_random_seed)
         estimator._create_and_assert_global_step(graph)
-        (features, labels), given = inputs.placeholders(types, is_any_size)
+        if receiver_fn is None:
+            (features, labels), given = inputs.placeholders(types, is_any_size)
+            is_ragged = any(isinstance(each, tf.RaggedTensor) for each in tf.nest.flatten(features))
+            receiver = SimpleNamespace(features=features, receiver_tensors=given if is_ragged else features)
+        else:
+            receiver, labels, given = receiver_fn(), None, dict[str, tf.Tensor]()
+            features = receiver.features
         if mode == EVAL:
             called = _call_eval(estimator, features, labels, graph, given)
         else:
@@ -121,7 +132,7 @@ def _call(estimator: Any, types: Any, mode: str, is_any_size: bool = False) -> C
                 # A TPUEstimator takes what no input_fn precedes for an export, and gives it no batch size.
                 *batch, _ = estimator._get_features_and_labels_from_input_fn(lambda params=None: tuple(batch), mode)
             spec = estimator.model_fn(*batch, mode, estimator.config)
-            called = Called(graph, mode, given, spec, applied)
+            called = Called(graph, mode, given, spec, applied, receiver=receiver)
             _step_last(_V1.train.get_global_step())
         for each in _V1.global_variables():
             if not _is_resource(each):

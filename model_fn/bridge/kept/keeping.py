@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -23,7 +24,7 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line, one_line
 
-GRAPH, SERVE, REPLICA = "graph", "serve", "replica"
+GRAPH, SERVE, EXPORT, REPLICA = "graph", "serve", "export", "replica"
 _V1 = tf.compat.v1
 
 
@@ -136,12 +137,20 @@ class Kept(Proof):
         ]
 
 
-def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output: str, checkpoint: str) -> Kept:
+def keep(
+    estimator: Any,
+    train_input_fn: InputFn,
+    eval_input_fn: InputFn,
+    output: str,
+    checkpoint: str,
+    serving_input_receiver_fn: Optional[Callable[[], Any]] = None,
+) -> Kept:
     """Writes the training's graphs, the source of a model over them, and the proof that it goes on as the Estimator.
 
     Args:
         output: The folder to create; it appears only when complete and proved.
         checkpoint: Without its `.index`.
+        serving_input_receiver_fn: That of the Estimator's exports; without one, they take the features.
 
     Raises:
         UserCodeError: The model_fn cannot be kept, or the checkpoint is not its own.
@@ -155,6 +164,9 @@ def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output
             modes[mode] = call(estimator, eval_types, mode)
         except Exception as error:  # Many a model_fn is written for training alone.
             left_out.append(f"mode {mode}, in which the model_fn fails by {one_line(first_line(error))}")
+    if PREDICT in modes:
+        receiver_fn = serving_input_receiver_fn
+        modes[EXPORT] = call(estimator, eval_types, PREDICT, receiver_fn) if receiver_fn else modes[PREDICT]
     scalable = scale(train.graph, train.applied, parts.FACTOR)
     with drafted(output) as draft:
         writer = _Writer(os.path.join(draft, GRAPH))
@@ -163,6 +175,8 @@ def keep(estimator: Any, train_input_fn: InputFn, eval_input_fn: InputFn, output
             writer.write(evaluation, EVAL, _of_evaluation(evaluation))
         if serving := modes.get(PREDICT):
             writer.write(serving, SERVE, {"predict": _signature(serving, _predictions(serving))})
+        if exported := modes.get(EXPORT):
+            writer.write(exported, EXPORT, _exported(exported))
         writer.save()
         uncut, per_replica = ("", cut_at.per_replica) if isinstance(cut_at, Cut) else (cut_at, [])
         left_out += _left_out(train, *modes.values())
@@ -198,10 +212,28 @@ def _of_evaluation(called: Called) -> dict[str, Any]:
 
 def _predictions(called: Called) -> dict[str, tf.Tensor]:
     given = inputs.by_text(called.spec.predictions)
-    given = given if isinstance(given, dict) else {"": given}
-    found = {name: each for name, each in given.items() if not of_process(called.graph, [each])}
-    called.left_out.extend(f"the prediction {name}" for name in given.keys() - found.keys())
+    return _portable(called, given if isinstance(given, dict) else {"": given})
+
+
+def _portable(called: Called, outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the predictions that a new process can compute."""
+    found = {name: each for name, each in outputs.items() if not of_process(called.graph, [each])}
+    called.left_out.extend(f"the prediction {name}" for name in outputs.keys() - found.keys())
     return found
+
+
+def _exported(called: Called) -> dict[str, Any]:
+    """Returns the signatures of the Estimator's exports."""
+    from tensorflow_estimator.python.estimator.export import export_lib
+
+    kind = export_lib.PredictOutput
+    with called.graph.as_default():
+        outputs = {
+            name: kind(_portable(called, each.outputs)) if type(each) is kind else each
+            for name, each in called.spec.export_outputs.items()
+        }
+        others = getattr(called.receiver, "receiver_tensors_alternatives", None)
+        return export_lib.build_all_signature_defs(called.receiver.receiver_tensors, outputs, others)
 
 
 def _left_out(*called: Called) -> list[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
 PLACES: dict[str, dict[str, str]] = {}
@@ -87,6 +89,17 @@ class Training(tf.keras.Model):
         return {"name": self.name}
 
     @property
+    def kept_step(self):
+        """The step at which the training was kept."""
+        return int(tf.train.load_variable(os.path.join(GRAPH, "variables", "variables"), "global_step"))
+
+    @property
+    def takes(self):
+        """What a training step takes: the components of features and labels, by name."""
+        signatures = self.copies[0].signatures
+        return signatures["step" if "step" in signatures else "gradients"].structured_input_signature[1]
+
+    @property
     def metrics(self):
         return [self.mean_loss]
 
@@ -109,7 +122,7 @@ class Training(tf.keras.Model):
     non_trainable_weights = non_trainable_variables
 
     def get_weights(self):
-        return [mean(each) for each in zip(*map(saved, self.copies))]
+        return [each.numpy() for each in self.variables]
 
     def set_weights(self, weights):
         for copies, value in zip(zip(*map(saved, self.copies)), weights, strict=True):
@@ -136,22 +149,26 @@ class Training(tf.keras.Model):
         return call(self.copies[0].signatures["step"], features, labels)["loss"]
 
     def replica_step(self, features, labels, factor):
-        """Trains all copies by the gradient of the whole batch."""
+        """Trains all copies by the gradient of the whole batch, so that they stay equal."""
         replica = tf.distribute.get_replica_context()
         copy = self.copies[int(tf.get_static_value(replica.replica_id_in_sync_group)) % len(self.copies)]
         set_factor(copy, factor)
-        found = call(copy.signatures["gradients"], features, labels)
+        found = dict(call(copy.signatures["gradients"], features, labels))
+        averages = {name_of(each): each for each in saved(copy) if name_of(each) in PER_REPLICA}
         examples = size(features)
         # The last batch may be divided unevenly, and leave a replica without an example.
-        part = 1.0 if SUMMED else examples / replica.all_reduce("SUM", examples)
-        indices = {name: each for name, each in found.items() if name.endswith("/indices")}
-        rest = {
-            name: tf.where(examples > 0, each * tf.cast(part, each.dtype), tf.zeros_like(each))
-            for name, each in found.items()
-            if name not in indices
-        }
-        sparse = {name: rest.pop(name) for name in list(rest) if name.endswith("/values")} | indices
-        whole = replica.all_reduce("SUM", rest)
+        mean = examples / replica.all_reduce("SUM", examples)
+
+        def part(value, share):
+            return tf.where(examples > 0, value * tf.cast(share, value.dtype), tf.zeros_like(value))
+
+        indices = {name: found.pop(name) for name in list(found) if name.endswith("/indices")}
+        parts = {name: part(each, 1.0 if SUMMED else mean) for name, each in found.items()}
+        sparse = {name: parts.pop(name) for name in list(parts) if name.endswith("/values")} | indices
+        parts |= {name: part(each.read_value(), mean) for name, each in averages.items()}
+        whole = replica.all_reduce("SUM", parts)
+        for name, each in averages.items():
+            each.assign(whole.pop(name))
         whole |= {name: replica.all_gather(each, axis=0) for name, each in sparse.items()}
         loss = whole.pop("loss")
         # Only what an output needs is run.
@@ -197,6 +214,20 @@ class Training(tf.keras.Model):
                 each.assign(values[place])
         return self.of_mode[mode]
 
+    def export_saved_model(self, folder):
+        """Writes what the Estimator's own export_saved_model would: the same signatures, with the values of now."""
+        graph = self.current("export")
+        with open(os.path.join(GRAPH, "saved_model.pb"), "rb") as file:
+            saved = SavedModel.FromString(file.read())
+        (meta,) = (each for each in saved.meta_graphs if "export" in each.meta_info_def.tags)
+        meta.meta_info_def.tags[:] = ["serve"]
+        shutil.copytree(GRAPH, folder, ignore=shutil.ignore_patterns("saved_model.pb", "variables"))
+        saver, prefix = meta.saver_def, os.path.join(folder, "variables", "variables")
+        os.makedirs(os.path.dirname(prefix))
+        graph.prune(saver.filename_tensor_name, saver.save_tensor_name)(tf.constant(prefix))
+        with open(os.path.join(folder, "saved_model.pb"), "wb") as file:
+            file.write(SavedModel(saved_model_schema_version=1, meta_graphs=[meta]).SerializeToString())
+
 
 def call(signature, features, labels=None):
     """Calls a signature with those tensors of a batch that it takes."""
@@ -221,12 +252,6 @@ def set_factor(graph, factor):
     for each in graph.variables:
         if name_of(each) == FACTOR:
             each.assign(factor)
-
-
-def mean(copies):
-    """Returns a variable's value; of copies that see other examples, such as a normalisation's averages, the mean."""
-    values, first = [each.numpy() for each in copies], copies[0]
-    return sum(values) / len(values) if first.dtype.is_floating and name_of(first) in PER_REPLICA else values[0]
 
 
 def name_of(variable):

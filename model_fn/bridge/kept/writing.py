@@ -23,6 +23,7 @@ _HEADER = '''\
     model.fit(batches)  # of (features, labels), as the input_fn made them
     model.evaluate(batches)  # the Estimator's own metrics
     model.predict(batches)
+    model.export_saved_model("served")  # as the Estimator's method
     model.save("training.keras")  # tf.keras.models.load_model reads it, after `import network`
 
 Optimizer, learning rate and loss are those of the graph; `model.optimizer.learning_rate` is a factor of the rate.
@@ -31,8 +32,10 @@ It needs only TensorFlow, with Keras 3 or Keras 2.{left_out}
 
 import os
 import re
+import shutil
 
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
 # Variables of the training with the values of others, such as averages, in evaluation and serving.
@@ -41,7 +44,7 @@ PLACES = {places}
 UNCUT, SUMMED = {uncut}, {summed}
 # Whether the optimizer obeys a factor of its learning rate, and the variable with it.
 SCALABLE, FACTOR = {scalable}, {factor}
-# Variables that each replica changes by its own part of a batch, such as a normalisation's averages.
+# Variables that each replica changes by its own part of a batch, such as a normalisation's averages: they get the mean.
 PER_REPLICA = {per_replica}
 '''
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.base.files import PROOF, read_json
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
@@ -23,6 +24,7 @@ from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_data.read import read
 from tfx_estimator.pipeline.user_data.reading import Reading
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
+from tfx_estimator.pipeline.user_source.modules import find_module
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, find_estimator, functions_of
 
 # One of these variables is set in an external cluster.
@@ -90,6 +92,14 @@ class Case:
     def is_model_fn(self) -> bool:
         """True if trainer.model, as far as its text tells, is a whole model_fn, not a network function."""
         return self.arguments is not None and is_model_fn(argument_names(self.arguments))
+
+    @functools.cached_property
+    def kept(self) -> Mapping[str, Any]:
+        """The proof of the kept training whose network.py trainer.model names; empty if it names none."""
+        name = expand("trainer.model", self.trainer.model or "").partition(":")[0]
+        module = find_module(name, self.search_paths) if name else None
+        proof = read_json(module.file.with_name(PROOF)) if module is not None and module.file else None
+        return proof if proof and "uncut" in proof else {}
 
     @property
     def user_code(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given
+from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given, of_strategy
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _WARM, _EVALUATOR, _STEPS = "trainer.warm_start", "trainer.distribution.evaluator", "trainer.train_steps"
@@ -102,6 +102,33 @@ NETWORK = (
     Rule(
         "trainer.params.{name}", _unknown_params, "{trainer.model} takes no `{shown}`", "{todo}", "one of {known}", CODE
     ),
+)
+
+
+def _one_copy(case: Case) -> Any:
+    """Returns why a kept training cannot be on several devices, if it is declared to be."""
+    if case.train.asynchronous:
+        return {"why": "the weights of its graph cannot be in other processes"}
+    return case.train.replicas > 1 and case.kept["uncut"] and {"why": case.kept["uncut"]}
+
+
+KEPT = given(
+    lambda case: case.kept,
+    Rule(
+        "trainer.path",
+        lambda case: case.trainer.path == "estimator",
+        "{trainer.model} is a training that was kept for Keras",
+        "set trainer.path: keras, or keras_custom_loop",
+        depends=("trainer.model",),
+    ),
+    Rule(
+        _STEPS,
+        lambda case: 0 < (case.trainer.train_steps or 0) <= case.kept["step"] and {"step": case.kept["step"]},
+        "{trainer.model} was kept at step {step}",
+        "raise it: it counts from step 0",
+        depends=("trainer.model",),
+    ),
+    of_strategy(STRATEGY, _one_copy, "{trainer.model} trains on one device: {why}", "choose one_device"),
 )
 
 
@@ -213,6 +240,7 @@ RUNTIME = (
 TRAINING = (
     *CODE_AND_LENGTH,
     *NETWORK,
+    *KEPT,
     *WARM_START,
     *_deciding("keep_best"),
     *_deciding("early_stopping"),

@@ -22,6 +22,12 @@ def _arrays(count: int) -> Any:
     return {"x": random.rand(count, 5).astype("float32")}, random.randint(0, 3, count).astype("int32")
 
 
+def receiver_fn() -> Any:
+    """Serves serialized examples of `dense_input`."""
+    spec = {"x": tf.io.FixedLenFeature([5], tf.float32)}
+    return tf.estimator.export.build_parsing_serving_input_receiver_fn(spec)()
+
+
 def text_input() -> Any:
     """Sparse and ragged words, and no labels but a feature."""
     features, labels = _arrays(48)
@@ -123,7 +129,13 @@ def averaged(features: Any, labels: Any, mode: str) -> Any:
         with tf.control_dependencies([_V1.train.MomentumOptimizer(0.05, 0.9).minimize(loss, _step())]):
             return average.apply(_V1.trainable_variables())
 
-    more = {}
+    more: dict[str, Any] = {}
+    if mode == _PREDICT:
+        scores = tf.estimator.export.ClassificationOutput(scores=tf.nn.softmax(logits))
+        more["export_outputs"] = {
+            "serving_default": scores,
+            "predict": tf.estimator.export.PredictOutput({"scaled": logits * 2.0}),
+        }
     if mode != _TRAIN:
         more["scaffold"] = _V1.train.Scaffold(saver=_V1.train.Saver(average.variables_to_restore()))
     hooks = [_V1.train.LoggingTensorHook([], at_end=True)]

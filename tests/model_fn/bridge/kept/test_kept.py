@@ -56,7 +56,9 @@ def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], t
             input_fn = model_fns.text_input if name == "of_text" else model_fns.dense_input()
             estimator.train(input_fn, steps=3)
             output = str(folder / "kept")
-            made[name] = estimator, output, keep(estimator, input_fn, input_fn, output, estimator.latest_checkpoint())
+            receiver_fn = model_fns.receiver_fn if name == "averaged" else None
+            checkpoint = estimator.latest_checkpoint()
+            made[name] = estimator, output, keep(estimator, input_fn, input_fn, output, checkpoint, receiver_fn)
             vocabulary.rename(folder / "moved")
         return made[name]
 
@@ -95,6 +97,61 @@ def test_keras_goes_on_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_
     assert found["logits"] == logits
     np.testing.assert_allclose(found["called"], logits, rtol=1e-5)
     assert found["params"] == sum(np.size(each) for each in found["variables"].values())
+
+
+def _signatures(tf: Any, folder: str) -> dict[str, Any]:
+    """Returns what the signatures of a SavedModel take and return, with their methods."""
+    from tensorflow.python.saved_model.loader_impl import parse_saved_model
+
+    (graph,) = parse_saved_model(folder).meta_graphs
+    assert list(graph.meta_info_def.tags) == ["serve"]
+    return {
+        name: [
+            {key: (one.dtype, str(one.tensor_shape)) for key, one in each.items()}
+            for each in (signature.inputs, signature.outputs)
+        ]
+        + [signature.method_name]
+        for name, signature in graph.signature_def.items()
+        if not name.startswith("__")
+    }
+
+
+def test_it_exports_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_path: Path) -> None:
+    from tests.model_fn.bridge.kept import model_fns
+
+    estimator, folder, _ = kept("averaged")
+    processes("0").run(USES, "exports", folder, str(tmp_path))
+    shutil.copytree(estimator.model_dir, tmp_path / "model")
+    other = _estimator(tf, "averaged", tmp_path / "model")
+    other.train(model_fns.dense_input(), steps=8)
+    exported = other.export_saved_model(str(tmp_path / "estimator"), model_fns.receiver_fn).decode()
+    wanted = _signatures(tf, exported)
+    assert sorted(wanted) == ["predict", "serving_default"]
+    assert wanted["serving_default"][2] == "tensorflow/serving/classify"
+    assert _signatures(tf, str(tmp_path / "kept")) == wanted
+    feature = tf.train.Feature(float_list=tf.train.FloatList(value=[0.1, 0.9, 0.3, 0.4, 0.5]))
+    request = tf.constant([tf.train.Example(features=tf.train.Features(feature={"x": feature})).SerializeToString()])
+    for name, (takes, returns, _) in wanted.items():
+        one, two = (
+            tf.saved_model.load(str(each)).signatures[name](**dict.fromkeys(takes, request))
+            for each in (exported, tmp_path / "kept")
+        )
+        for key in returns:
+            np.testing.assert_array_equal(one[key], two[key])
+
+
+def test_tables_and_their_files_travel_with_an_export(tf: Any, kept: Any, processes: Any, tmp_path: Path) -> None:
+    from tests.model_fn.bridge.kept import model_fns
+
+    _, folder, _ = kept("of_text")
+    wanted = json.loads(processes("0").run(USES, "exports", folder, str(tmp_path)))
+    (tmp_path / "kept").rename(tmp_path / "moved")
+    signature = tf.saved_model.load(str(tmp_path / "moved")).signatures["serving_default"]
+    from tfx_estimator.model_fn.bridge.kept.parts import components
+
+    given = dict(components(next(iter(model_fns.text_input())), "features"))
+    found = signature(**{name: given[name] for name in signature.structured_input_signature[1]})
+    assert found["logits"].numpy().tolist() == wanted["logits"][:8]
 
 
 @pytest.mark.parametrize("legacy", KERAS)
