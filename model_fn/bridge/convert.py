@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -33,7 +35,7 @@ def convert(
     Args:
         estimator: As your code makes it.
         train_input_fn: The input_fn of its training, or the TrainSpec.
-        eval_input_fn: The input_fn of its evaluation, or the EvalSpec, whose steps count.
+        eval_input_fn: The input_fn of its evaluation, or the EvalSpec.
         output: The folder to make; it appears only when complete and proved.
         to: `kept` keeps the graph of its training, as a model of either Keras, and is the default for a model_fn;
             `keras3`, the default for a canned Estimator if it is installed, or `keras2` writes its source.
@@ -66,8 +68,8 @@ def convert(
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
     from tfx_estimator.model_fn.bridge.canned.refusal import refused
 
-    checkpoint = _checkpoint(checkpoint or estimator.model_dir)
-    train, evaluate = (getattr(each, "input_fn", each) for each in (train_input_fn, eval_input_fn))
+    checkpoint, estimator = _checkpoint(checkpoint or estimator.model_dir), _alone(estimator)
+    train, evaluate = (_whole(getattr(each, "input_fn", each)) for each in (train_input_fn, eval_input_fn))
     # What writes each of WAYS is called here, and nowhere else.
     if to == KEPT or not (to or reading.is_canned(estimator)):
         from tfx_estimator.model_fn.bridge.kept.keeping import keep
@@ -103,6 +105,22 @@ def require_keras_3(to: Optional[str]) -> None:
             expected="TensorFlow from 2.16 on, which brings it, and converts what earlier ones trained",
             todo="run this command there, on this folder; or convert to keras2",
         )
+
+
+def _alone(estimator: Any) -> Any:
+    """Returns an Estimator that is evaluated on one device."""
+    alone = copy.copy(estimator)
+    alone._train_distribution = alone._eval_distribution = None
+    return alone
+
+
+def _whole(input_fn: Any) -> Any:
+    """Returns an input_fn that makes whole batches, where it would ask a strategy for its part."""
+    import tensorflow as tf
+    from tensorflow.python.util import function_utils
+
+    asks = "input_context" in function_utils.fn_args(input_fn)
+    return functools.partial(input_fn, input_context=tf.distribute.InputContext()) if asks else input_fn
 
 
 def _receiver_fn(eval_spec: Any) -> Any:

@@ -17,6 +17,8 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
 RESULT = "result.json"
+# See `steps.CONFIG`.
+_GPUS = "CUDA_VISIBLE_DEVICES"
 # Keras 3 imports them where they are installed, which takes as long as two thirds of TensorFlow's import.
 _LIGHT = 'import sys; sys.modules.update(dict.fromkeys(("matplotlib", "sklearn")))'
 

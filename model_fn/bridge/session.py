@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.draws import Draws
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn, placeholders
-from tfx_estimator.model_fn.bridge.steps import Trained, opened, require_shapes, train
+from tfx_estimator.model_fn.bridge.steps import CONFIG, Trained, opened, require_shapes, train
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 LOGITS = "logits"
@@ -93,7 +93,8 @@ def predicting(
         spec = estimator.model_fn(features, None, ModeKeys.PREDICT, estimator.config)
         require_shapes(checkpoint)
         output, answer = chosen(spec)
-        creator = tf.compat.v1.train.ChiefSessionCreator(spec.scaffold, checkpoint_filename_with_path=checkpoint)
+        given = {"checkpoint_filename_with_path": checkpoint, "config": CONFIG}
+        creator = tf.compat.v1.train.ChiefSessionCreator(spec.scaffold, **given)
         session = tf.compat.v1.train.MonitoredSession(creator, hooks=hooks)
         stack.close()
         with session:

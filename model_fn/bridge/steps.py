@@ -18,6 +18,8 @@ from tfx_estimator.model_fn.bridge.tensors import Placed, Reader
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 STEPS = 20
+# What is compared runs on the CPU, which repeats itself; as in an Estimator's sessions, also what is placed on a GPU.
+CONFIG = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_count={"GPU": 0})
 _TRIED, _ROUNDED, _AFTER = "tried", "rounded", "after"
 
 # A number of steps, kind and place of a tensor, its values before and after these, and the part by which rounding alone
@@ -76,7 +78,7 @@ def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Se
     """
     require_shapes(checkpoint)
     given = {"scaffold": spec.scaffold, "checkpoint_filename_with_path": checkpoint}
-    return tf.compat.v1.train.SingularMonitoredSession(**given).raw_session()
+    return tf.compat.v1.train.SingularMonitoredSession(**given, config=CONFIG).raw_session()
 
 
 def train(

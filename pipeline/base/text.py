@@ -27,7 +27,9 @@ def one_line(text: str) -> str:
 
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error's message, without stacks; its type's name if the message is empty."""
-    return (without_stacks(str(error)).strip().splitlines() or [type(error).__name__])[0]
+    # Of a checkpoint that does not fit, TensorFlow tells the reason last.
+    text = without_stacks(str(error).rpartition("Original error:")[2])
+    return (text.strip().splitlines() or [type(error).__name__])[0]
 
 
 def without_stacks(text: str) -> str:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.bridge.kept import inputs, seeds
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied, recorded
 from tfx_estimator.model_fn.bridge.kept.reach import ancestors, of_process
-from tfx_estimator.model_fn.bridge.steps import require_shapes
+from tfx_estimator.model_fn.bridge.steps import CONFIG, require_shapes
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
 
@@ -184,8 +184,8 @@ def opened(called: Called, checkpoint: str) -> Iterator[tf.compat.v1.Session]:
     with called.graph.as_default():
         try:
             require_shapes(checkpoint)
-            creator = _V1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=checkpoint)
-            session = creator.create_session()
+            given = {"checkpoint_filename_with_path": checkpoint, "config": CONFIG}
+            session = _V1.train.ChiefSessionCreator(scaffold, **given).create_session()
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
             raise UserCodeError(
                 f"the checkpoint {checkpoint} is not of this model_fn, or damaged: {first_line(error)}",

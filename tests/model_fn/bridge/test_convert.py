@@ -41,17 +41,24 @@ def input_fn():
     return tf.data.Dataset.from_tensor_slices(({"x": POINTS}, LABELS)).batch(16).repeat()
 
 
+def shared_fn(input_context):
+    assert input_context.num_input_pipelines == 1
+    return input_fn()
+
+
 def eval_fn():
     return input_fn().take(4)
 
 
 def estimator(units=4, folder="model_dir", **options):
     columns = [tf.feature_column.numeric_column("x", (4,))]
-    return tf.estimator.DNNClassifier([units], columns, folder, optimizer="Adam", **options)
+    device = tf.distribute.OneDeviceStrategy("/cpu:0")
+    config = tf.estimator.RunConfig(train_distribute=device, eval_distribute=device)
+    return tf.estimator.DNNClassifier([units], columns, folder, optimizer="Adam", config=config, **options)
 
 
 def made():
-    return estimator(), input_fn, eval_fn
+    return estimator(), shared_fn, eval_fn
 
 
 def wider():
