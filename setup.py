@@ -112,6 +112,8 @@ DEV_REQUIREMENTS = [
     "ruff",
     # Shell completion.
     "shtab",
+    # Layers of TensorFlow 1 in `tf.contrib`.
+    "tf_slim==1.1.0",
     "types-PyYAML",
 ]
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import os
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.root import ROOT, run_python
 
-SLIM = importlib.util.find_spec("tf_slim")
-needs_slim = pytest.mark.skipif(SLIM is None, reason="tf_slim is not installed")
 # A program as they were written for TensorFlow 1; prints what it reached.
 PROGRAM = """
 from __future__ import print_function
@@ -98,7 +94,6 @@ def test_a_program_of_tensorflow_1_runs_unedited(tmp_path):
     assert found == {"steps": 200, "library": 2, "helpers": 1, "eager": False, "missing": False, **yes}
 
 
-@needs_slim
 @pytest.mark.timeout(220)
 def test_layers_of_slim_are_trained(tmp_path):
     code = """
@@ -113,8 +108,7 @@ print([each.op.name for each in tf.global_variables()], len(tf.get_collection(tf
 print(tf.contrib.framework.get_or_create_global_step().op.name, tf.contrib.layers.xavier_initializer()([2, 2]).shape)
 """
     (tmp_path / "task.py").write_text(code)
-    path = os.pathsep.join([str(ROOT / "src"), str(Path(SLIM.origin).parents[1])])
-    done = run_python("-m", "tfx_estimator.estimator", "--tf1", "task.py", cwd=tmp_path, PYTHONPATH=path)
+    done = run_python("-m", "tfx_estimator.estimator", "--tf1", "task.py", cwd=tmp_path)
     assert done.stdout.splitlines() == [
         "['fully_connected/weights', 'fully_connected/BatchNorm/beta', 'fully_connected/BatchNorm/moving_mean', "
         "'fully_connected/BatchNorm/moving_variance'] 2",
