@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.user_source.modules import (
     PROJECT,
     Module,
     find_module,
+    find_submodule,
     is_installed,
     is_project,
     is_source,
@@ -79,7 +80,19 @@ def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()
 def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
     module, paths = find_root(target, search_paths)
     waiting = [module, *(parent for parent in find_parents(module.name, paths) if is_followed(parent))]
-    searched: set[str] = set()
+
+    @functools.cache
+    def find(name: str) -> Module | None:
+        """Finds each parent once, and nothing below an installed package."""
+        parent, _, last = name.rpartition(".")
+        if not parent:
+            return find_module(name, paths)
+        above = find(parent)
+        # A namespace package may have modules of the user as well.
+        if above is None or (above.file is not None and is_installed(above)):
+            return None
+        return find_submodule(above, last)
+
     while waiting:
         module = waiting.pop()
         if module.name in seen:
@@ -91,10 +104,7 @@ def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterato
         yield module, data
         for each in _imports(data, module) if is_source(module) else ():
             for name in modules_named(each, paths):
-                if name in searched:
-                    continue
-                searched.add(name)
-                found = find_module(name, paths)
+                found = find(name)
                 if found is not None and found.name not in seen and is_followed(found):
                     waiting.append(found)
 

@@ -73,7 +73,10 @@ def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
     first = name.partition(".")[0]
     own = [package_parent()] if first == PROJECT else []
     module = _in_folders(first, [*own, *map(Path, search_paths), *(Path(path or os.getcwd()) for path in sys.path)])
-    return _submodule(module or _by_finders(first), name)
+    module = module or _by_finders(first)
+    for part in name.split(".")[1:]:
+        module = module and find_submodule(module, part)
+    return module
 
 
 def package_parent() -> Path:
@@ -125,14 +128,10 @@ def defined_names(tree: ast.Module) -> Names:
     return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions)
 
 
-def _submodule(module: Module | None, name: str) -> Module | None:
-    """Returns the submodule of a top-level module by its dotted name; as for `import`, the first folder counts."""
-    for part in name.split(".")[1:]:
-        if module is None:
-            return None
-        found = _in_folders(part, module.folders)
-        module = found and Module(f"{module.name}.{part}", found.file, found.folders)
-    return module
+def find_submodule(module: Module, name: str) -> Module | None:
+    """Returns a module of a package by its own name; as for `import`, the first folder counts."""
+    found = _in_folders(name, module.folders)
+    return found and Module(f"{module.name}.{name}", found.file, found.folders)
 
 
 def _in_folders(name: str, folders: Iterable[Path]) -> Module | None:

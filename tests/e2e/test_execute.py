@@ -143,6 +143,7 @@ def _ran(results: dict[str, Any]) -> set[str]:
     return {name for name, state in _states(results).items() if state == "ran"}
 
 
+@pytest.mark.long  # tests/components/baseline_finder and tests/pipeline/platforms/rehearsal have its parts
 def test_without_resolvers_the_second_model_is_compared_with_the_first_one(forks, tmp_path):
     rehearsal = Rehearsal(tmp_path, KUBEFLOW)
     few = ("trainer.train_steps=60", "evaluator.min_accuracy=0.2", "evaluator.max_accuracy_drop=0.001")

@@ -33,7 +33,8 @@ def copied(digits_run: Finished, forks, tmp_path) -> Iterator[ForkedWorkdir]:
 
 def test_a_copy_pushes_its_own_model_and_reports_it(digits_run, copied):
     # All components but the reader run again: with fewer steps.
-    declared = ("digits", "--set", "trainer.train_steps=400")
+    changed = ("trainer.train_steps=100", "evaluator.min_accuracy=0.3", "evaluator.max_accuracy_drop=0.7")
+    declared = ("digits", *(word for each in changed for word in ("--set", each)))
     output, home = copied.run(*declared), copied.path / "digits"
     place = digits_run.workdir.path / "digits"
     assert output.count(f"{home} was moved or copied from {place}: its artifacts are used from here") == 1

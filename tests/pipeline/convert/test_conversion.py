@@ -49,7 +49,7 @@ def _assert_equal(ended: dict[str, np.ndarray], end: dict[str, np.ndarray], plac
 @pytest.mark.parametrize(
     "name",
     # Adam and the next steps of the others are tested below or with model_fns.
-    [name if name in ("momentum", "rmsprop") else pytest.param(name, marks=pytest.mark.long) for name in OPTIMIZERS],
+    [name if name == "momentum" else pytest.param(name, marks=pytest.mark.long) for name in OPTIMIZERS],
 )
 def test_the_next_steps_and_the_final_weights_equal_the_estimators(half: Any, name: str, tmp_path: Path) -> None:
     trained, output = half(optimizer=OPTIMIZERS[name]), tmp_path / "converted"

@@ -235,7 +235,13 @@ WEIGHTS = ("trainable_weights", "non_trainable_weights")
 
 
 @needs_keras_3
-@pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cifar_resnet9",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("mnist_cnn", "cifar_cnn", "cifar_resnet")),
+    ],
+)
 def test_the_built_in_networks_equal_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
     images = np.random.default_rng(3).normal(size=(4, 32, 32, 3)).astype("float32")
     result = hand_over(tmp_path, name, {"image": images})
@@ -318,6 +324,7 @@ def test_a_wrong_value_fails_the_proof(
 
 
 @needs_keras_3
+@pytest.mark.long
 @pytest.mark.equivalence
 def test_an_omitted_weight_decay_fails_the_proof(
     half: Any,

@@ -178,7 +178,7 @@ def _types(infos: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.long if case == "labels" else ()) for case in CASES]
+    "case", [pytest.param(case, marks=pytest.mark.long if case in ("labels", "number") else ()) for case in CASES]
 )
 def test_it_serves_like_the_estimator_and_resumes(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))

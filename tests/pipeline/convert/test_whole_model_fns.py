@@ -30,7 +30,7 @@ CASES = [
     ("variables", "momentum", "dense_network", BLOCKS, {"--map"}, 1e-5),
 ]
 # Cases similar to another one run rarely.
-RARE = {("keras_layers", name) for name in ("adam", "nesterov", "sgd", "rmsprop", "adagrad")} | {("v1_layers", "adam")}
+RARE = {("v1_layers", "adam"), *(("keras_layers", each[1]) for each in CASES if each[1] != "keras_adam")}
 
 
 def _convert(
