@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.draws import Draws
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn, placeholders
+from tfx_estimator.model_fn.bridge.kept.optimizers import Applied, recorded
 from tfx_estimator.model_fn.bridge.steps import Trained, opened, require_shapes, train
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
@@ -106,7 +107,7 @@ def next_steps(
     types: Any,
     given: Callable[[], Iterable[Batch]],
     folder: str,
-    look: Optional[Callable[[Any, Any], Any]] = None,
+    look: Optional[Callable[[Any, Any, list[Applied]], Any]] = None,
 ) -> tuple[Trained, Any]:
     """Trains the next steps, and returns them with what `look` has returned.
 
@@ -114,17 +115,17 @@ def next_steps(
         types: Of features and labels.
         given: Reads the batches.
         folder: For files.
-        look: Looks at a session and the train_op; it may change the session's variables.
+        look: Looks at a session, the train_op and what its optimizers did; it may change the session's variables.
     """
     draws, seen = Draws(), None
     with tf.Graph().as_default() as graph:
         tf.compat.v1.train.create_global_step()
         (features, labels), _ = placeholders(types)
-        with draws.fixed():
+        with draws.fixed(), recorded(graph) as applied:
             spec = estimator.model_fn(features, labels, ModeKeys.TRAIN, estimator.config)
         if look is not None:
             with opened(spec, checkpoint) as session:
-                seen = look(session, spec.train_op)
+                seen = look(session, spec.train_op, applied)
 
     def feeds() -> Iterator[dict[Any, Any]]:
         for each in given():

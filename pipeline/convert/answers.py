@@ -103,7 +103,7 @@ def run_estimator(
         }
         outputs = [output for *_, output in predicting.answers(None)]
     # Reading the graph runs operations, which may update moving averages.
-    reading = None if steps is None else lambda opened, train_op: look(opened, train_op, *steps)
+    reading = None if steps is None else lambda *given: look(*given, *steps)
     types = declared.reader.input_fn(ModeKeys.TRAIN).element_spec
     given = types, lambda: next_batches(declared), folder, reading
     trained, training = session.next_steps(estimator, checkpoint, *given)

@@ -113,7 +113,7 @@ def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
         options["epsilon"] = 1e-30
     if kind == MOMENTUM and not isinstance(options["learning_rate"], dict):
         kind, factor = "SGD", -options["learning_rate"]
-    slots = [each.keras2 for each in row.slots if each.op != "mg" or options["centered"]]
+    slots = [each.keras2 for each in row.slots if each.old and (each.old != "mg" or options["centered"])]
     names = {f"{own}_{index}" if index else own: slot for index, slot in enumerate(slots)}
     return Optimizer(kind, _without_defaults(options), own, names, factor)
 
