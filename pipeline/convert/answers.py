@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Optional
@@ -103,7 +104,7 @@ def run_estimator(
         }
         outputs = [output for *_, output in predicting.answers(None)]
     # Reading the graph runs operations, which may update moving averages.
-    reading = None if steps is None else lambda *given: look(*given, *steps)
+    reading = None if steps is None else functools.partial(look, step=steps[0], train_steps=steps[1])
     types = declared.reader.input_fn(ModeKeys.TRAIN).element_spec
     given = types, lambda: next_batches(declared), folder, reading
     trained, training = session.next_steps(estimator, checkpoint, *given)
