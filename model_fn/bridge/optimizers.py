@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Optional
+
+import tensorflow as tf
 
 # Declared name; class in Keras 3 and, if there is one in tf.compat.v1.train, in Keras 2; and that one.
 _CLASSES = """
@@ -99,3 +102,31 @@ def row_of(optimizer: Any) -> Optional[Row]:
     """Returns the row of an optimizer of TensorFlow 1 or Keras 2; None if there is none."""
     kinds = {each.__name__ for each in type(optimizer).__mro__}
     return next((row for row in ROWS.values() if row.old and {row.old, row.keras} & kinds), None)
+
+
+def slots_of(optimizer: Any, row: Row, weights: Iterable[tf.Variable]) -> dict[str, tuple[str, Slot]]:
+    """Returns the weight, and the slot, by the slot's name in a checkpoint."""
+    slots = {own: each for each in row.slots for own in (each.keras2, each.old)}
+    found = {}
+    for own in optimizer.get_slot_names():
+        for weight in weights:
+            try:
+                variable = optimizer.get_slot(weight, own)
+            except KeyError:  # Keras's, for a weight that it does not train
+                continue
+            if variable is not None:
+                found[saved_name(variable)] = saved_name(weight), slots[own]
+    return found
+
+
+def numbers_of(optimizer: Any) -> dict[str, tf.Variable]:
+    """Returns the variables with its numbers: options by their names, and others, such as `beta1_power`."""
+    held = {**getattr(optimizer, "_hyper", {}), **getattr(optimizer, "_non_slot_dict", {})}
+    held["iter"] = getattr(optimizer, "iterations", None)
+    return {str(name): each for name, each in held.items() if isinstance(each, tf.Variable)}
+
+
+def saved_name(variable: tf.Variable) -> str:
+    """Returns the name of a variable, or of a part of one, in a checkpoint."""
+    part = getattr(variable, "_save_slice_info", None)
+    return str(part.full_name if part else variable.op.name)

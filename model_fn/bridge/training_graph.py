@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied
 from tfx_estimator.model_fn.bridge.kept.reach import ancestors
-from tfx_estimator.model_fn.bridge.optimizers import Row, row_of
+from tfx_estimator.model_fn.bridge.optimizers import Row, numbers_of, row_of, saved_name, slots_of
 from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -46,25 +47,26 @@ class Training:
 
 
 def look(
-    session: tf.compat.v1.Session, train_op: Any, applied: Sequence[Applied], step: int, train_steps: int
+    session: tf.compat.v1.Session,
+    train_op: Any,
+    applied: Sequence[Applied],
+    step: int,
+    train_steps: int,
+    feed: Optional[Mapping[Any, Any]] = None,
 ) -> Training:
     """Reads the training of a session whose variables are those of a checkpoint; it may change them.
 
     Args:
         applied: What was recorded while the graph was made.
         step: Step of the checkpoint.
+        feed: A batch, on which a rate may depend: it may be computed after the updates of a normalisation's averages.
 
     Raises:
         UserCodeError: There is no optimizer, or several, or one that cannot be declared.
     """
     optimizer, row = _optimizer(applied)
-    names = {own: each.ours for each in row.slots for own in (each.keras2, each.old)}
-    slots = {
-        slot.op.name: (weight.op.name, names[own])
-        for own in optimizer.get_slot_names()
-        for weight in tf.compat.v1.trainable_variables()
-        if (slot := _slot(optimizer, weight, own)) is not None
-    }
+    found = slots_of(optimizer, row, tf.compat.v1.trainable_variables())
+    slots = {name: (weight, slot.ours) for name, (weight, slot) in found.items()}
     hyper = getattr(optimizer, "_hyper", {})
     values = {each.name: hyper.get(each.name, getattr(optimizer, each.old or each.name, None)) for each in row.options}
     if row.name == "adagrad" and (epsilon := getattr(optimizer, "epsilon", _NO_EPSILON)) != _NO_EPSILON:
@@ -73,12 +75,12 @@ def look(
             expected=f"{_NO_EPSILON:g}",
             todo="convert a training with that",
         )
-    options = {key: _plain(session, each) for key, each in values.items() if each is not None}
+    run = functools.partial(session.run, feed_dict=feed)
+    options = {key: _plain(run, each) for key, each in values.items() if each is not None}
     rate = applied[0].rates[0]
-    constant = {"learning_rate": _plain(session, rate)}
-    rates = _rates(session, rate, step, train_steps)
-    held = (*hyper.values(), getattr(optimizer, "iterations", None), *getattr(optimizer, "_non_slot_dict", {}).values())
-    numbers = {each.op.name for each in held if isinstance(each, tf.Variable)} - {GLOBAL_STEP}
+    constant = {"learning_rate": _plain(run, rate)}
+    rates = _rates(session, run, rate, step, train_steps)
+    numbers = {saved_name(each) for each in numbers_of(optimizer).values()} - {GLOBAL_STEP}
     clips = _clips(ancestors([session.graph.as_graph_element(train_op)]))
     return Training(
         slots, frozenset(numbers), {"name": row.name, **options, **({} if rates else constant)}, rates, clips
@@ -99,13 +101,6 @@ def _optimizer(applied: Sequence[Applied]) -> tuple[Any, Row]:
     return known[0]
 
 
-def _slot(optimizer: Any, weight: tf.Variable, name: str) -> Optional[tf.Variable]:
-    try:
-        return optimizer.get_slot(weight, name)
-    except KeyError:  # Keras's, for a weight that it does not train
-        return None
-
-
 def _clips(reached: set[tf.Operation]) -> list[str]:
     """Returns the clipping functions applied to gradients, unlike those in layers, before the gradients."""
     found = {each for each in reached if _GRADIENT.search(each.name)}
@@ -118,7 +113,9 @@ def _clips(reached: set[tf.Operation]) -> list[str]:
     return sorted({match[1] for name in names if (match := _CLIP.search(name))})
 
 
-def _rates(session: tf.compat.v1.Session, rate: tf.Tensor, step: int, train_steps: int) -> dict[int, float]:
+def _rates(
+    session: tf.compat.v1.Session, run: Callable[[Any], Any], rate: tf.Tensor, step: int, train_steps: int
+) -> dict[int, float]:
     """Returns learning rates at steps of the whole training; empty if they are all equal."""
     # Data dependencies only: control dependencies, such as moving averages, do not enter the value.
     reads = ancestors([rate], control=False)
@@ -127,11 +124,11 @@ def _rates(session: tf.compat.v1.Session, rate: tf.Tensor, step: int, train_step
     for each in sorted({step, *np.linspace(0, train_steps, _STEPS).astype(int).tolist()}) if counters else ():
         for counter in counters:
             counter.load(each, session)
-        found[each] = float(session.run(rate))
+        found[each] = float(run(rate))
     return found if len(set(found.values())) > 1 else {}
 
 
-def _plain(session: tf.compat.v1.Session, given: Any) -> Any:
+def _plain(run: Callable[[Any], Any], given: Any) -> Any:
     """Returns a bool, or the shortest decimal that equals a float32."""
-    given = session.run(given) if tf.is_tensor(given) else given() if callable(given) else given
+    given = run(given) if tf.is_tensor(given) else given() if callable(given) else given
     return given if isinstance(given, bool) else float(str(np.float32(given)))

@@ -515,7 +515,7 @@ def test_a_checkpoint_of_another_network_is_refused(case: Any, tmp_path: Path) -
     import dataclasses
 
     trained = case("both").trained
-    other = dataclasses.replace(trained, estimator=make("dnn_adam", str(tmp_path / "estimator")))
+    other = dataclasses.replace(trained, estimator=make("dropout", str(tmp_path / "estimator")))
     with pytest.raises(UserCodeError, match=r"linear/linear_model/bias_weights of shape \[1\] has no place"):
         case("both").convert(other, str(tmp_path / "converted"))
 
