@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.draws import Draws
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn, placeholders
-from tfx_estimator.model_fn.bridge.steps import CONFIG, Trained, opened, require_shapes, train
+from tfx_estimator.model_fn.bridge.kept.optimizers import Applied, recorded
+from tfx_estimator.model_fn.bridge.steps import CONFIG, Trained, require_shapes, train
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 LOGITS = "logits"
@@ -101,38 +102,40 @@ def predicting(
             yield Predicting(session, graph, output, ({name: features[name] for name in names}, answer))
 
 
-def next_steps(
-    estimator: tf.estimator.Estimator,
-    checkpoint: str,
-    types: Any,
-    given: Callable[[], Iterable[Batch]],
-    folder: str,
-    look: Optional[Callable[[Any, Any], Any]] = None,
-) -> tuple[Trained, Any]:
-    """Trains the next steps, and returns them with what `look` has returned.
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """An Estimator's training graph.
 
     Args:
-        types: Of features and labels.
-        given: Reads the batches.
-        folder: For files.
-        look: Looks at a session and the train_op; it may change the session's variables.
+        applied: What its optimizers do.
     """
-    draws, seen = Draws(), None
+
+    graph: tf.Graph
+    spec: Any
+    applied: list[Applied]
+    _given: Any
+    _draws: Draws
+
+    def feed(self, batch: Batch) -> dict[Any, Any]:
+        """Returns what a session is fed for a batch."""
+        features, labels = self._given
+        pairs = [*((features[name], value) for name, value in batch.features.items()), (labels, batch.labels)]
+        return {key: value for key, value in pairs if value is not None}
+
+    def train(self, checkpoint: str, batches: Callable[[], Iterable[Batch]], folder: str) -> Trained:
+        """Trains the next steps; `batches` reads their batches, and `folder` is for files."""
+        return train(self.graph, self.spec, checkpoint, lambda: map(self.feed, batches()), self._draws, folder)
+
+
+def training(estimator: tf.estimator.Estimator, types: Any) -> Training:
+    """Makes the training graph; `types` are those of features and labels."""
+    draws = Draws()
     with tf.Graph().as_default() as graph:
         tf.compat.v1.train.create_global_step()
-        (features, labels), _ = placeholders(types)
-        with draws.fixed():
-            spec = estimator.model_fn(features, labels, ModeKeys.TRAIN, estimator.config)
-        if look is not None:
-            with opened(spec, checkpoint) as session:
-                seen = look(session, spec.train_op)
-
-    def feeds() -> Iterator[dict[Any, Any]]:
-        for each in given():
-            pairs = [*((features[name], value) for name, value in each.features.items()), (labels, each.labels)]
-            yield {key: value for key, value in pairs if value is not None}
-
-    return train(graph, spec, checkpoint, feeds, draws, folder), seen
+        given, _ = placeholders(types)
+        with draws.fixed(), recorded(graph) as applied:
+            spec = estimator.model_fn(*given, ModeKeys.TRAIN, estimator.config)
+    return Training(graph, spec, applied, given, draws)
 
 
 def _tensor(value: Any) -> Any:

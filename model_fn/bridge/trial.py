@@ -82,6 +82,7 @@ def differing_classes(old: np.ndarray, new: np.ndarray, head: str = CLASSES) -> 
     near = MOST * max(1.0, float(np.abs(old).max(initial=0.0)))
     if head != CLASSES:
         return int(np.any(((old > 0) != (new > 0)) & (np.abs(old - new) > near), axis=1).sum())
-    rows = np.arange(len(old))
-    apart = old[rows, old.argmax(axis=1)] - old[rows, new.argmax(axis=1)]
-    return int((apart > 2 * near).sum())
+    rows, classes, others = np.arange(len(old)), old.argmax(axis=1), new.argmax(axis=1)
+    with np.errstate(invalid="ignore"):
+        is_near = old[rows, classes] - old[rows, others] <= 2 * near
+    return int(((classes != others) & ~is_near).sum())

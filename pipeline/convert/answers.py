@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.model_fn.bridge import session
 from tfx_estimator.model_fn.bridge.session import ESTIMATOR, LOGITS, Answer, Batch
-from tfx_estimator.model_fn.bridge.steps import STEPS, Trained
+from tfx_estimator.model_fn.bridge.steps import STEPS, Trained, opened
 from tfx_estimator.model_fn.bridge.tensors import Reader
 from tfx_estimator.model_fn.bridge.training_graph import Training, look
 from tfx_estimator.model_fn.user_models.keras_model import PROBABILITIES
@@ -102,11 +102,13 @@ def run_estimator(
             if not np.array_equal(value := predicting.session.run(variables[name]), reader.get_tensor(name))
         }
         outputs = [output for *_, output in predicting.answers(None)]
-    # Reading the graph runs operations, which may update moving averages.
-    reading = None if steps is None else lambda opened, train_op: look(opened, train_op, *steps)
-    types = declared.reader.input_fn(ModeKeys.TRAIN).element_spec
-    given = types, lambda: next_batches(declared), folder, reading
-    trained, training = session.next_steps(estimator, checkpoint, *given)
+    made, training = session.training(estimator, declared.reader.input_fn(ModeKeys.TRAIN).element_spec), None
+    if steps is not None:
+        # A session of its own: reading runs operations, which may update moving averages.
+        with made.graph.as_default(), opened(made.spec, checkpoint) as reading:
+            feed = made.feed(next(next_batches(declared)))
+            training = look(reading, made.spec.train_op, made.applied, *steps, feed)
+    trained = made.train(checkpoint, lambda: next_batches(declared), folder)
     return Answers(declared, predicting.output, outputs, trained, served, training)
 
 

@@ -59,18 +59,21 @@ def convert(
     canned = reading.read(estimator)
     reader, _ = read(checkpoint)
     described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()}
-    known = weights.hyperparameters(reader, described)
-    described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
-    own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
     types, read_batches = inputs.read(estimator, trained.train, ModeKeys.TRAIN, steps.STEPS)
     batches = [session.Batch(*each) for each in read_batches]
+    training = session.training(estimator, types)
+    described = {
+        part: optimizers.with_values(each, weights.hyperparameters(reader, applied))
+        for (part, each), applied in zip(described.items(), training.applied)
+    }
+    own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
     written = writing.write(canned, batches[0].features, own, is_keras_3)
-    placed = weights.place(reader, written.weights, described)
+    placed = weights.place(reader, written.weights, training, described)
     with drafted(output) as draft:
         # Before a Keras model is created: one that is created in a graph breaks those that were not.
         evaluation = session.predicting(estimator, checkpoint, trained.evaluate, written.inputs)
         with evaluation as predicting, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
-            after, _ = session.next_steps(estimator, checkpoint, types, lambda: batches, scratch)
+            after = training.train(checkpoint, lambda: batches, scratch)
             _write(draft, written, placed, reader)
             mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
             write_json(os.path.join(draft, MAPPING), mapping)

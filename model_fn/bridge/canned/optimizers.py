@@ -1,11 +1,11 @@
-"""The optimizers of a canned Estimator as equivalent optimizers of Keras 2, and the names of their slots."""
+"""The optimizers of a canned Estimator as equivalent optimizers of Keras 2."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -35,15 +35,11 @@ class Optimizer:
     Args:
         kind: The class; MOMENTUM is one in network.py.
         options: Its arguments.
-        name: Name of the old one, which the names of its tensors contain.
-        slots: Keras's slot names by those in the checkpoint; empty if they are equal.
         factor: Multiplies the values of the old momentum slot.
     """
 
     kind: str
     options: dict[str, Any]
-    name: str
-    slots: dict[str, str] = dataclasses.field(default_factory=dict)
     factor: float = 1.0
 
 
@@ -67,7 +63,7 @@ def describe(optimizer: Any) -> Optimizer:
                 f"the {option} of {name}, {kind.__name__},", "use a schedule of tf.keras.optimizers.schedules"
             )
     options = {key: _number(value, name, key) for key, value in optimizer.get_config().items() if key != "name"}
-    return Optimizer(name, _without_defaults(options), optimizer._name)
+    return Optimizer(name, _without_defaults(options))
 
 
 def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optimizer:
@@ -105,7 +101,7 @@ def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
     attributes = {"learning_rate": "_lr" if hasattr(optimizer, "_lr") else "_learning_rate"}
     attributes |= {each.name: each.old for each in row.options if hasattr(optimizer, each.old)}
     options = {key: _number(getattr(optimizer, each), name, key) for key, each in attributes.items()}
-    kind, factor, own = row.keras, 1.0, optimizer._name
+    kind, factor = row.keras, 1.0
     if kind == "RMSprop" and not options["momentum"]:
         options["momentum"] = ALWAYS_WITH_SLOT
     if kind == "Adagrad":
@@ -113,9 +109,7 @@ def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
         options["epsilon"] = 1e-30
     if kind == MOMENTUM and not isinstance(options["learning_rate"], dict):
         kind, factor = "SGD", -options["learning_rate"]
-    slots = [each.keras2 for each in row.slots if each.op != "mg" or options["centered"]]
-    names = {f"{own}_{index}" if index else own: slot for index, slot in enumerate(slots)}
-    return Optimizer(kind, _without_defaults(options), own, names, factor)
+    return Optimizer(kind, _without_defaults(options), factor)
 
 
 def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,8 +130,3 @@ def _number(value: Any, name: str, option: str) -> Any:
             "pass a number, or a schedule of tf.keras.optimizers.schedules",
         )
     return value
-
-
-def slot_of(optimizer: Optimizer, name: str) -> Optional[str]:
-    """Returns the name in Keras of a slot of the checkpoint."""
-    return optimizer.slots.get(name) if optimizer.slots else name

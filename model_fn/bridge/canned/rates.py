@@ -13,22 +13,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.canned.refusal import refused
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors
 
 # TensorFlow's own copy of Keras, which these functions use.
 _OWN_COPY = "tensorflow.python.keras.optimizer_v2.learning_rate_schedule"
-# Number of steps at which rates are compared.
-_STEPS = 33
-_MOST = 1e-5
+# Operations that read a variable.
+_READS = {"VarHandleOp", "ReadVariableOp", "VariableV2", "Identity", "Cast"}
 
 
 @contextlib.contextmanager
 def recorded_schedules(graph: tf.Graph) -> Iterator[Callable[[Any], None]]:
-    """Records the schedules called in a graph; yields a function that replaces an optimizer's tensors by them.
-
-    Raises:
-        UserCodeError: A rate comes from a schedule, but not of the global step.
-    """
+    """Records the schedules of the global step in a graph; yields what replaces an optimizer's tensors by them."""
     called: dict[Any, Any] = {}
     classes = [
         vars(module)[name]
@@ -42,12 +37,12 @@ def recorded_schedules(graph: tf.Graph) -> Iterator[Callable[[Any], None]]:
         for options in (vars(optimizer), getattr(optimizer, "_hyper", {})):
             for name, value in options.items():
                 if tf.is_tensor(value) and value.ref() in called:
-                    options[name] = _schedule(called[value.ref()], value, type(optimizer).__name__)
+                    options[name] = _schedule(called[value.ref()], graph)
 
     def record(kind: type, call: Callable[..., Any]) -> Callable[..., Any]:
         def recorded(schedule: Any, step: Any) -> Any:
             rate = call(schedule, step)
-            if type(schedule) is kind and getattr(rate, "graph", None) is graph:
+            if type(schedule) is kind and getattr(rate, "graph", None) is graph and _is_global(step, graph):
                 called[rate.ref()] = schedule
             return rate
 
@@ -62,32 +57,18 @@ def recorded_schedules(graph: tf.Graph) -> Iterator[Callable[[Any], None]]:
             kind.__call__ = call  # type: ignore[method-assign]
 
 
-def _schedule(called: Any, rate: tf.Tensor, optimizer: str) -> Any:
-    """Returns Keras's schedule with the same options, after a check that its rates are those of the graph."""
-    kind = getattr(tf.keras.optimizers.schedules, type(called).__name__)
-    counter = tf.compat.v1.train.get_global_step(rate.graph)
-    with rate.graph.as_default(), tf.compat.v1.Session() as session:
+def _is_global(step: Any, graph: tf.Graph) -> bool:
+    """True for the graph's step, not one that is computed from it."""
+    counter = tf.compat.v1.train.get_global_step(graph)
+    reads = ancestors([tf.convert_to_tensor(step)], control=False)
+    return counter is not None and counter.op in reads and {each.type for each in reads} <= _READS
+
+
+def _schedule(called: Any, graph: tf.Graph) -> Any:
+    """Returns Keras's schedule with the same options."""
+    with graph.as_default(), tf.compat.v1.Session() as session:
         own = tf.nest.map_structure(lambda each: _number(each, session), called.get_config())
-        schedule = kind.from_config(own)
-        new = schedule(counter)
-        session.run(tf.compat.v1.global_variables_initializer())
-        for step in _steps(own):
-            counter.load(step, session)
-            one, other = session.run([rate, new])
-            if not np.isclose(one, other, rtol=_MOST, atol=0):
-                raise refused(
-                    f"the learning rate of {optimizer}, which is {one:g} at step {step} where {kind.__name__} has "
-                    f"{other:g},",
-                    "compute it from tf.compat.v1.train.get_global_step(), unchanged",
-                )
-    return schedule
-
-
-def _steps(options: Any) -> list[int]:
-    """Returns steps to compare: up to twice the largest number in the options, and each number and the next."""
-    named = {int(each) for each in tf.nest.flatten(options) if isinstance(each, (int, float))}
-    spread = np.linspace(0, 2 * max(named) + 2, _STEPS).astype(int).tolist()
-    return sorted({*spread, *named, *(each + 1 for each in named)})
+    return getattr(tf.keras.optimizers.schedules, type(called).__name__).from_config(own)
 
 
 def _number(value: Any, session: tf.compat.v1.Session) -> Any:

@@ -23,12 +23,14 @@ class Applied:
         rates: Learning rates of the optimizer, and of those that it wraps.
         before: Number of the graph's operations before the call.
         after: The same, after it.
+        optimizers: The optimizer, and those that it wraps.
     """
 
     gradients: list[Any]
     rates: list[tf.Tensor] = dataclasses.field(default_factory=list)
     before: int = 0
     after: int = 0
+    optimizers: list[Any] = dataclasses.field(default_factory=list)
 
 
 @contextlib.contextmanager
@@ -44,6 +46,7 @@ def recorded(graph: tf.Graph) -> Iterator[list[Applied]]:
             if is_outer := not is_inside:
                 found.append(Applied([each for each, _ in given if each is not None], before=_count(graph)))
             now, is_inside = found[-1], True
+            now.optimizers.append(optimizer)
             try:
                 return apply(optimizer, given, *args, **kwargs)
             finally:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge.kept.optimizers import recorded
 from tfx_estimator.model_fn.bridge.training_graph import Training, look
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -37,12 +38,13 @@ def read(make: Callable[[], Any], clip: Callable[[list[Any]], list[Any]] = list,
         loss = tf.reduce_sum(tf.nn.embedding_lookup(weight, [0, 1], max_norm=norm) ** 2)
         optimizer = make()
         gradients = clip([tf.convert_to_tensor(each) for each in tf.gradients(loss, [weight])])
-        if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
-            train_op = optimizer.apply_gradients(zip(gradients, [weight]))
-        else:
-            train_op = optimizer.apply_gradients(zip(gradients, [weight]), step)
+        with recorded(session.graph) as applied:
+            if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+                train_op = optimizer.apply_gradients(zip(gradients, [weight]))
+            else:
+                train_op = optimizer.apply_gradients(zip(gradients, [weight]), step)
         session.run(_V1.global_variables_initializer())
-        return look(session, train_op, 0, 10)
+        return look(session, train_op, applied, 0, 10)
 
 
 def adam() -> Any:
@@ -87,6 +89,7 @@ def test_a_clipped_weight_is_not_a_clipped_gradient() -> None:
 
 
 def test_an_epsilon_that_no_declared_adagrad_has_is_refused() -> None:
-    assert read(adagrad(1e-7)).optimizer == {"name": "adagrad", "learning_rate": 0.02}
+    found = read(adagrad(1e-7)).optimizer
+    assert found == {"name": "adagrad", "learning_rate": 0.02, "initial_accumulator_value": 0.1}
     with pytest.raises(UserCodeError, match=r"epsilon of the model_fn's adagrad is 0\.001"):
         read(adagrad(1e-3))

@@ -515,7 +515,7 @@ def test_a_checkpoint_of_another_network_is_refused(case: Any, tmp_path: Path) -
     import dataclasses
 
     trained = case("both").trained
-    other = dataclasses.replace(trained, estimator=make("dnn_adam", str(tmp_path / "estimator")))
+    other = dataclasses.replace(trained, estimator=make("dropout", str(tmp_path / "estimator")))
     with pytest.raises(UserCodeError, match=r"linear/linear_model/bias_weights of shape \[1\] has no place"):
         case("both").convert(other, str(tmp_path / "converted"))
 
@@ -754,7 +754,7 @@ def decayed(before: int = 0) -> Any:
         ),
         (
             lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(decayed(5))),
-            "the learning rate of SGD, which is 0.0[0-9]+ at step 0 where ExponentialDecay has 0.1",
+            "the learning_rate of SGD, which is computed in the graph",
         ),
         (
             lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=lambda each: tf.nn.dropout(each, 0.5)),
