@@ -162,10 +162,12 @@ class Training(tf.keras.Model):
         def part(value, share):
             return tf.where(examples > 0, value * tf.cast(share, value.dtype), tf.zeros_like(value))
 
-        indices = {name: found.pop(name) for name in list(found) if name.endswith("/indices")}
-        parts = {name: part(each, 1.0 if SUMMED else mean) for name, each in found.items()}
-        sparse = {name: parts.pop(name) for name in list(parts) if name.endswith("/values")} | indices
-        parts |= {name: part(each.read_value(), mean) for name, each in averages.items()}
+        # A call may change variables until its last output is there: the loss waits for that.
+        with tf.control_dependencies([tf.identity(found["loss"])]):
+            indices = {name: tf.identity(found.pop(name)) for name in list(found) if name.endswith("/indices")}
+            parts = {name: part(each, 1.0 if SUMMED else mean) for name, each in found.items()}
+            sparse = {name: parts.pop(name) for name in list(parts) if name.endswith("/values")} | indices
+            parts |= {name: part(each.read_value(), mean) for name, each in averages.items()}
         whole = replica.all_reduce("SUM", parts)
         for name, each in averages.items():
             each.assign(whole.pop(name))

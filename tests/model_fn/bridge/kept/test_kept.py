@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import numpy as np
 import pytest
 
 from tests.model_fn.bridge.kept.conftest import KERAS
+from tests.stack import OTHER_PYTHON
+from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.usefixtures("without_patches")]
 # By the name of the model_fn: why several replicas cannot train it.
@@ -172,6 +176,24 @@ def test_replicas_train_as_one(kept: Any, processes: Any, tmp_path: Path, legacy
     assert found["step"] == 3 + 2 * 8
     np.testing.assert_allclose(*found["losses"], rtol=1e-5)
     np.testing.assert_allclose(*found["metrics"], rtol=1e-5)
+
+
+def test_averages_of_replicas_stay_equal(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("normalised")
+    found = json.loads(processes("0").run(USES, "averages", folder, str(tmp_path)))
+    assert [name.rpartition("/")[2] for name in found["averages"]] == ["moving_mean", "moving_variance"]
+    # Were one not a number, it would not equal itself.
+    assert found["copies"]
+    assert np.isfinite(found["loss"]).all()
+
+
+@pytest.mark.skipif(OTHER_PYTHON not in os.environ, reason=f"{OTHER_PYTHON} names no Python of another stack")
+def test_the_other_stack_goes_on(kept: Any, processes: Any, tmp_path: Path) -> None:
+    _, folder, _ = kept("plain")
+    words, environment = [USES, "once", folder, str(tmp_path)], {**os.environ, stacks.KERAS: "0"}
+    command = [os.environ[OTHER_PYTHON], *words]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, timeout=120).stdout
+    assert printed.splitlines()[-1] == processes("0").run(*words)
 
 
 def test_workers_train_as_one(kept: Any, processes: Any, tmp_path: Path) -> None:

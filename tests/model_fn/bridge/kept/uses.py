@@ -111,14 +111,28 @@ def replicas(network: Any, scratch: str) -> dict[str, Any]:
     for steps in (1, 4):
         model.compile(steps_per_execution=steps)
         losses = [each.fit(_data(57), verbose=0).history["loss"] for each in (model, one)]
-    copies = [[each.numpy().tolist() for each in network.saved(copy)] for copy in model.copies]
     return {
         "apart": max(float(np.abs(a - b).max()) for a, b in zip(model.get_weights(), one.get_weights())),
-        "copies": copies[0] == copies[1],
+        "copies": _are_equal(network, model),
         "losses": losses,
         "step": int(model.get_weights()[0]),
         "metrics": [each.evaluate(_data(), verbose=0) for each in (model, one)],
     }
+
+
+def averages(network: Any, scratch: str) -> dict[str, Any]:
+    """Trains by two replicas, of which one has no example of the last batch."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice()).scope():
+        model = network.Training()
+    loss = model.fit(_data(57), verbose=0).history["loss"]
+    return {"copies": _are_equal(network, model), "loss": loss, "averages": sorted(network.PER_REPLICA)}
+
+
+def _are_equal(network: Any, model: Any) -> bool:
+    one, other = ([each.numpy().tolist() for each in network.saved(copy)] for copy in model.copies)
+    return one == other
 
 
 def once(network: Any, scratch: str) -> dict[str, Any]:
