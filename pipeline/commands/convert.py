@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Optional
 from tfx_estimator.model_fn.bridge.convert import KEPT, KERAS2, WAYS, require_keras_3
 from tfx_estimator.pipeline.base.text import one_line
 
-GRAPH = "graph"
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.convert.source import Source
     from tfx_estimator.pipeline.convert.trainer_fn import Training
 
+GRAPH = "graph"
 _RUN_AGAIN = "restore them; or run the pipeline again"
 HELP = "convert an Estimator's training to a Keras model and training that continues it; prove that they are equal"
 EPILOG = """\

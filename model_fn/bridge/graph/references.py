@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -45,11 +45,11 @@ def _rewrite(graph: graph_pb2.GraphDef, signatures: Iterable[Any]) -> set[str]:
 
     def variable_of(name: str) -> str:
         """Returns the variable that an operation returns a reference to; empty if it does not."""
-        node = nodes.get(name.removesuffix(":0"))
-        if node is None or node.op in _VARIABLES:
-            return node.name if node is not None else ""
-        outputs = getattr(op_def_registry.get(node.op), "output_arg", ())
-        return variable_of(node.input[0]) if outputs and outputs[0].is_ref and node.input else ""
+        if (name := name.removesuffix(":0")) in variables or name not in nodes:
+            return name if name in variables else ""
+        node = nodes[name]
+        returns = node.input and any(each.is_ref for each in getattr(op_def_registry.get(node.op), "output_arg", ()))
+        return variable_of(node.input[0]) if returns else ""
 
     def read(name: str, variable: str) -> str:
         made = node_def_pb2.NodeDef(name=f"{name}/{_READ}", op="ReadVariableOp", device=nodes[variable].device)
@@ -64,10 +64,11 @@ def _rewrite(graph: graph_pb2.GraphDef, signatures: Iterable[Any]) -> set[str]:
         if variable := variable_of(each.name):
             each.name = f"{read(each.name.removesuffix(':0'), variable)}:0"
     for node in nodes.values():
-        references, given, writes = set(_references(node)), list[str](), False
+        takes = [each.is_ref for each in getattr(op_def_registry.get(node.op), "input_arg", ())]
+        given, writes = list[str](), False
         for index, each in enumerate(node.input):
-            name, variable = each.removesuffix(":0"), "" if each.startswith("^") else variable_of(each)
-            if variable and index in references:
+            name, variable = each.removesuffix(":0"), variable_of(each)
+            if variable and index < len(takes) and takes[index]:
                 writes, given = True, [*given, variable, *([f"^{name}"] if name != variable else [])]
             else:
                 given.append(read(name, variable) if variable else each)
@@ -82,17 +83,6 @@ def _rewrite(graph: graph_pb2.GraphDef, signatures: Iterable[Any]) -> set[str]:
             _rename(node, _NAMES.get(node.op, f"Resource{node.op}"))
     graph.node.extend(reads.values())
     return variables
-
-
-def _references(node: node_def_pb2.NodeDef) -> Iterator[int]:
-    """Yields the indices of inputs that must be references."""
-    index = 0
-    for each in getattr(op_def_registry.get(node.op), "input_arg", ()):
-        count = len(node.attr[each.type_list_attr].list.type) if each.type_list_attr else 1
-        count = node.attr[each.number_attr].i if each.number_attr else count
-        if each.is_ref:
-            yield from range(index, index + count)
-        index += count
 
 
 def _rename(node: node_def_pb2.NodeDef, name: str) -> None:

@@ -27,12 +27,14 @@ class Cut:
     Args:
         gradients: Dense tensors of the gradients, by name.
         before: Operations that the first part runs in addition to loss and gradients.
+        after: Operations that the second part runs.
         removed: Names of control dependencies to remove, by the operation that has them.
         per_replica: Names of variables that each replica changes by its own examples.
     """
 
     gradients: dict[str, tf.Tensor]
     before: list[tf.Operation]
+    after: list[tf.Operation]
     removed: dict[str, set[str]]
     per_replica: list[str]
 
@@ -61,8 +63,11 @@ def cut(
         if (found := {one.name for one in each.control_inputs if one in of_examples})
     }
     before = [each for each in of_examples if each.name in set[str]().union(*removed.values())]
+    after = [root]
     if root in of_examples:
-        before.append(root)
+        # As of tf.contrib.layers.optimize_loss, and slim's create_train_op: the loss, after the updates.
+        after = [each for each in root.control_inputs if each not in of_examples]
+        before += [root] if _WRITES.search(root.type) else [each for each in root.control_inputs if each in of_examples]
     first = ancestors([loss, *gradients.values(), *before])
     applies = {op for each in gradients.values() for op in each.consumers()} & (reached - of_examples)
     if first & applies:
@@ -71,7 +76,7 @@ def cut(
     written = [each for each in variables if _is_written(each, first)]
     if any(each.trainable for each in written):
         return "its model_fn changes weights without an optimizer's apply_gradients"
-    return Cut(gradients, before, removed, [each.op.name for each in written if each.dtype.is_floating])
+    return Cut(gradients, before, after, removed, [each.op.name for each in written if each.dtype.is_floating])
 
 
 def _components(applied: list[Applied]) -> dict[str, tf.Tensor]:

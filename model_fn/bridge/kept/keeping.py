@@ -42,11 +42,13 @@ class _Writer:
         with called.graph.as_default():
             found = cut(called.graph, spec.loss, spec.train_op, called.inputs.values(), called.applied)
             with tf.control_dependencies([spec.train_op]):
-                loss, zero = tf.identity(spec.loss), tf.identity(0.0)
+                loss = tf.identity(spec.loss)
             signatures = {"step": _signature(called, {"loss": loss})}
             if isinstance(found, Cut):
                 with tf.control_dependencies(found.before):
                     loss = tf.identity(spec.loss)
+                with tf.control_dependencies(found.after):
+                    zero = tf.identity(0.0)
                 halves = {
                     "gradients": _signature(called, {"loss": loss, **found.gradients}),
                     "apply": _signature(called, {"zero": zero}, found.gradients),

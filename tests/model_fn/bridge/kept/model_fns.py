@@ -50,7 +50,7 @@ def _step() -> Any:
 
 
 def normalised(features: Any, labels: Any, mode: str) -> Any:
-    """BatchNorm with UPDATE_OPS, dropout, clipping, a schedule, and predictions that are drawn."""
+    """BatchNorm with UPDATE_OPS, dropout, clipping, a schedule, a train_op like slim's, and drawn predictions."""
     x = _V1.layers.dense(features["x"], 8, kernel_regularizer=tf.keras.regularizers.L2(0.01))
     x = tf.nn.relu(_V1.layers.batch_normalization(x, training=mode == _TRAIN))
     x = _V1.layers.dropout(x, 0.3, training=mode == _TRAIN)
@@ -61,7 +61,9 @@ def normalised(features: Any, labels: Any, mode: str) -> Any:
         gradients, norm = tf.clip_by_global_norm(gradients, 1.0)
         _V1.summary.scalar("norm", norm)
         with tf.control_dependencies(_V1.get_collection(_V1.GraphKeys.UPDATE_OPS)):
-            return optimizer.apply_gradients(zip(gradients, variables), _step())
+            updated = optimizer.apply_gradients(zip(gradients, variables), _step())
+        with tf.control_dependencies([updated]):
+            return tf.identity(loss)
 
     spec = _spec(_V1.layers.dense(x, 3), labels, mode, train)
     if mode == _PREDICT:
@@ -98,7 +100,9 @@ def in_python(features: Any, labels: Any, mode: str, params: Any) -> Any:
 
 
 def by_references(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """Variables that are what `use_resource` says."""
+    """Variables that are what `use_resource` says, for training alone."""
+    if mode != _TRAIN:
+        raise NotImplementedError(mode)
     weight = _V1.get_variable("weight", [5, 3], use_resource=params["use_resource"])
     logits = tf.matmul(features["x"], weight)
     return _spec(logits, labels, mode, lambda loss: _V1.train.AdamOptimizer(0.1).minimize(loss, _step()))

@@ -232,6 +232,9 @@ def test_reference_variables_by_default_are_kept(tf: Any, kept: Any) -> None:
     # The weight, its two slots, two powers, and the step.
     assert result.tensors == {"variable": 6}
     assert result.next_steps == {"loss": 0.0, "variable": 0.0}
+    # It has a mode for training alone.
+    modes = [f"mode {mode}, in which the model_fn fails by {mode}" for mode in ("eval", "infer")]
+    assert (result.left_out, result.examples) == (modes, 0)
 
 
 def _cut_off(folder: Path) -> None:
