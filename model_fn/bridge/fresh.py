@@ -1,4 +1,4 @@
-"""A fresh process with Keras 3: the one that has called an Estimator has Keras 2."""
+"""A fresh process, with Keras 3 or in TensorFlow 2: the one that has called an Estimator has Keras 2."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def program(module: str, function: str) -> str:
     return f"{given}from {module} import {function}\nfrom {__name__} import answer\nanswer({function}, *sys.argv[1:])"
 
 
-def ask(command: Sequence[str], request: Any, *streams: Iterable[Any]) -> dict[str, Any]:
+def ask(command: Sequence[str], request: Any, *streams: Iterable[Any], is_keras_3: bool = True) -> dict[str, Any]:
     """Runs a command with a `program`, and returns the result of its function.
 
     Args:
@@ -49,7 +49,7 @@ def ask(command: Sequence[str], request: Any, *streams: Iterable[Any]) -> dict[s
             with open(os.path.join(scratch, str(index)), "wb") as file:
                 for each in stream:
                     pickle.dump(each, file, protocol=pickle.HIGHEST_PROTOCOL)
-        result = start(scratch, command, [str(index) for index in range(len(streams) + 1)])
+        result = start(scratch, command, [str(index) for index in range(len(streams) + 1)], is_keras_3)
     if error := result.get("error"):
         raise from_json(error) or PipelineError(str(error))
     return result
@@ -78,15 +78,16 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", f"{_LIGHT}; sys.path[:] = {folders!a}; {program}"]
 
 
-def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
-    """Runs a command with Keras 3, and returns its result.
+def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> dict[str, Any]:
+    """Runs a command, and returns its result.
 
     Args:
         scratch: The folder that both processes share.
         given: Names of its input files; the command's further arguments are their paths and that of the result.
     """
     files = [os.path.join(scratch, name) for name in (*given, RESULT)]
-    log, result, environment = os.path.join(scratch, "log"), files[-1], {**os.environ, KERAS: "0"}
+    log, result = os.path.join(scratch, "log"), files[-1]
+    environment = {**os.environ, **({KERAS: "0"} if is_keras_3 else {}), _GPUS: "-1"}
     with open(log, "wb") as file:
         code = subprocess.run(
             keeper.dying_with_this([*command, *files]),
@@ -100,7 +101,7 @@ def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> dict[st
         with open(log, encoding="utf-8", errors="replace") as text:
             last = [line.rstrip() for line in text if line.strip()][-3:]
         raise PipelineError(
-            "\n".join([f"the process of Keras 3 ended with exit code {code}", *last]),
+            "\n".join([f"the process of the Keras model ended with exit code {code}", *last]),
             expected="a result",
             todo="see its last lines above",
         )

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Optional
 
+import tensorflow as tf
+
 from tfx_estimator.model_fn.bridge import fresh, session, steps
 from tfx_estimator.model_fn.bridge.arrays import write_arrays
 from tfx_estimator.model_fn.bridge.canned import optimizers, reading, trial, weights, writing
@@ -83,7 +85,9 @@ def convert(
                 predicting.answers(trained.steps),
             )
             command = fresh.python(fresh.program(trial.__name__, "compare"))
-            result = fresh.ask(command, *given) if is_keras_3 else trial.compare(*given)
+            # A program of TensorFlow 1 has turned off what Keras needs.
+            is_here = not is_keras_3 and tf.compat.v1.executing_eagerly_outside_functions()
+            result = trial.compare(*given) if is_here else fresh.ask(command, *given, is_keras_3=is_keras_3)
         counts = collections.Counter(each.tensor.kind for each in placed)
         proof = Proof(**result, tensors=dict(counts))
         write_json(os.path.join(draft, PROOF), proof.to_dict())
