@@ -1,8 +1,7 @@
-"""A fresh process with Keras 3: the one that has called an Estimator has Keras 2."""
+"""A fresh process with Keras 3, which answers a question: the one that has called an Estimator has Keras 2."""
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import subprocess
@@ -12,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.base.ending import keeper
-from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, from_json, to_json
-from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
-RESULT = "result.json"
+RESULT = "result.pickle"
 # Keras 3 imports them where they are installed, which takes as long as two thirds of TensorFlow's import.
 _LIGHT = 'import sys; sys.modules.update(dict.fromkeys(("matplotlib", "sklearn")))'
 
@@ -33,7 +32,7 @@ def program(module: str, function: str) -> str:
 
 
 def ask(command: Sequence[str], request: Any, *streams: Iterable[Any]) -> dict[str, Any]:
-    """Runs a command with a `program`, and returns the result of its function.
+    """Runs a command with a `program`, or one that reads and writes the same files, and returns its function's result.
 
     Args:
         request: The function's first argument.
@@ -48,20 +47,21 @@ def ask(command: Sequence[str], request: Any, *streams: Iterable[Any]) -> dict[s
                 for each in stream:
                     pickle.dump(each, file, protocol=pickle.HIGHEST_PROTOCOL)
         result = start(scratch, command, [str(index) for index in range(len(streams) + 1)])
-    if error := result.get("error"):
-        raise from_json(error) or PipelineError(str(error))
+    if isinstance(result, TfxEstimatorError):
+        raise result
     return result
 
 
 def answer(function: Callable[..., dict[str, Any]], *files: str) -> None:
     """Calls a function on the files of `ask`, and writes its result, or its error, to the last one."""
     *streams, result_file = files
+    result: Any
     try:
         request, *others = map(_read, streams)
         result = function(next(request), *others)
     except TfxEstimatorError as error:
-        result = {"error": to_json(error)}
-    write_json(result_file, result)
+        result = error
+    write_whole(result_file, pickle.dumps(result))
 
 
 def _read(name: str) -> Iterator[Any]:
@@ -76,7 +76,7 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", f"{_LIGHT}; sys.path[:] = {folders!a}; {program}"]
 
 
-def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
+def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> Any:
     """Runs a command with Keras 3, and returns its result.
 
     Args:
@@ -102,5 +102,5 @@ def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> dict[st
             expected="a result",
             todo="see its last lines above",
         )
-    with open(result, encoding="utf-8") as text:
-        return dict(json.load(text))
+    with open(result, "rb") as file:
+        return pickle.load(file)
