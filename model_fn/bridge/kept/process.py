@@ -45,9 +45,9 @@ def main(request: str, result: str) -> None:
         copy = tf.saved_model.load(network.GRAPH, tags=["train", "replica"])
         losses = [float(two_parts(network, copy, *each)) for each in map(tensors, train)]
         found["cut"] = losses, values(network, copy)
-    with open(f"{result}.draft", "wb") as file:
-        pickle.dump(found, file)
-    os.replace(file.name, result)
+    with open(f"{result}.draft", "wb") as draft:
+        pickle.dump(found, draft)
+    os.replace(draft.name, result)
 
 
 def two_parts(network: Any, copy: Any, features: Any, labels: Any) -> tf.Tensor:
