@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Optional
@@ -102,9 +101,7 @@ def run_estimator(
             for name in reader.get_variable_to_shape_map().keys() & variables
             if not np.array_equal(value := predicting.session.run(variables[name]), reader.get_tensor(name))
         }
-        compared, outputs = predicting.output, [output for *_, output in predicting.answers(None)]
-    del predicting
-    gc.collect()  # Sessions are reference cycles; memory may hold only one large model.
+        outputs = [output for *_, output in predicting.answers(None)]
     made, training = session.training(estimator, declared.reader.input_fn(ModeKeys.TRAIN).element_spec), None
     if steps is not None:
         feed = made.feed(next(next_batches(declared)))
@@ -112,7 +109,7 @@ def run_estimator(
         with made.graph.as_default(), opened(made.spec, checkpoint) as reading:
             training = look(reading, made.spec.train_op, made.applied, *steps, feed)
     trained = made.train(checkpoint, lambda: next_batches(declared), folder)
-    return Answers(declared, compared, outputs, trained, served, training)
+    return Answers(declared, predicting.output, outputs, trained, served, training)
 
 
 def _scores(spec: tf.estimator.EstimatorSpec) -> tuple[str, tf.Tensor]:
