@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import subprocess
@@ -12,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.base.ending import keeper
-from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, from_json, to_json
-from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
-RESULT = "result.json"
+RESULT = "result.pickle"
 # See `steps.CONFIG`.
 _GPUS = "CUDA_VISIBLE_DEVICES"
 # Keras 3 imports them where they are installed, which takes as long as two thirds of TensorFlow's import.
@@ -34,8 +33,8 @@ def program(module: str, function: str) -> str:
     return f"{given}from {module} import {function}\nfrom {__name__} import answer\nanswer({function}, *sys.argv[1:])"
 
 
-def ask(command: Sequence[str], request: Any, *streams: Iterable[Any], is_keras_3: bool = True) -> dict[str, Any]:
-    """Runs a command with a `program`, and returns the result of its function.
+def ask(command: Sequence[str], request: Any, *streams: Iterable[Any], is_keras_3: bool = True) -> Any:
+    """Runs a command with a `program`, or one that reads and writes the same files, and returns its function's result.
 
     Args:
         request: The function's first argument.
@@ -50,20 +49,21 @@ def ask(command: Sequence[str], request: Any, *streams: Iterable[Any], is_keras_
                 for each in stream:
                     pickle.dump(each, file, protocol=pickle.HIGHEST_PROTOCOL)
         result = start(scratch, command, [str(index) for index in range(len(streams) + 1)], is_keras_3)
-    if error := result.get("error"):
-        raise from_json(error) or PipelineError(str(error))
+    if isinstance(result, TfxEstimatorError):
+        raise result
     return result
 
 
 def answer(function: Callable[..., dict[str, Any]], *files: str) -> None:
     """Calls a function on the files of `ask`, and writes its result, or its error, to the last one."""
     *streams, result_file = files
+    result: Any
     try:
         request, *others = map(_read, streams)
         result = function(next(request), *others)
     except TfxEstimatorError as error:
-        result = {"error": to_json(error)}
-    write_json(result_file, result)
+        result = error
+    write_whole(result_file, pickle.dumps(result))
 
 
 def _read(name: str) -> Iterator[Any]:
@@ -78,8 +78,8 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", f"{_LIGHT}; sys.path[:] = {folders!a}; {program}"]
 
 
-def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> dict[str, Any]:
-    """Runs a command, and returns its result.
+def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> Any:
+    """Runs a command and returns its result.
 
     Args:
         scratch: The folder that both processes share.
@@ -105,5 +105,5 @@ def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3
             expected="a result",
             todo="see its last lines above",
         )
-    with open(result, encoding="utf-8") as text:
-        return dict(json.load(text))
+    with open(result, "rb") as file:
+        return pickle.load(file)

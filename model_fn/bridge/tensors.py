@@ -9,7 +9,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
+import zipfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -120,6 +121,14 @@ def read(checkpoint: str) -> tuple[Reader, list[Tensor]]:
             todo="copy them again, or name another",
         ) from error
     return reader, sorted((_tensor(name, shapes) for name in shapes), key=lambda each: each.name)
+
+
+def write_arrays(file: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Writes arrays like NumPy's `savez`, one at a time: all together may not fit in memory."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
 
 
 def classify(tensors: Sequence[Tensor], slots: Mapping[str, tuple[str, str]], numbers: Collection[str]) -> list[Tensor]:

@@ -104,9 +104,9 @@ def run_estimator(
         outputs = [output for *_, output in predicting.answers(None)]
     made, training = session.training(estimator, declared.reader.input_fn(ModeKeys.TRAIN).element_spec), None
     if steps is not None:
+        feed = made.feed(next(next_batches(declared)))
         # A session of its own: reading runs operations, which may update moving averages.
         with made.graph.as_default(), opened(made.spec, checkpoint) as reading:
-            feed = made.feed(next(next_batches(declared)))
             training = look(reading, made.spec.train_op, made.applied, *steps, feed)
     trained = made.train(checkpoint, lambda: next_batches(declared), folder)
     return Answers(declared, predicting.output, outputs, trained, served, training)

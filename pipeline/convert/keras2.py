@@ -15,10 +15,9 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saving import Saver, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
-from tfx_estimator.model_fn.bridge.arrays import write_arrays
 from tfx_estimator.model_fn.bridge.placing import Guide, Places, place
 from tfx_estimator.model_fn.bridge.session import LOGITS, Batch
-from tfx_estimator.model_fn.bridge.tensors import Placed, Reader, Tensor
+from tfx_estimator.model_fn.bridge.tensors import Placed, Reader, Tensor, write_arrays
 from tfx_estimator.model_fn.bridge.trial import compare_answers, compare_steps
 from tfx_estimator.model_fn.bridge.written import WEIGHTS
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer

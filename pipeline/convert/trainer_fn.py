@@ -137,12 +137,6 @@ def _own_training(database: str) -> tuple[str, tuple[dict[str, Any], Artifacts, 
     store = open_store(database)
     nodes = {each.id: each.name for each in store.get_contexts_by_type(_NODE) if each.name.endswith(_TRAINER)}
     found = [(each, name) for number, name in nodes.items() for each in store.get_executions_by_context(number)]
-    if not found:
-        raise PipelineError(
-            f"{database} has no training",
-            expected="a pipeline that has started its Trainer",
-            todo="run it; or name the folder of another",
-        )
     # A later execution may have failed, or been cached: only those with outputs count.
     key = standard_component_specs.MODEL_RUN_KEY
     finished = [pair for pair in found if key in source.describe(store, pair[0], {})[2]]

@@ -12,13 +12,12 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge import fresh, session, steps
-from tfx_estimator.model_fn.bridge.arrays import write_arrays
 from tfx_estimator.model_fn.bridge.canned import optimizers, reading, trial, weights, writing
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.kept import inputs
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
-from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read
+from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read, write_arrays
 from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, PROOF, WEIGHTS, drafted
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -99,11 +98,8 @@ def convert(
 
 def _write(folder: str, written: writing.Written, placed: list[Placed], reader: Reader) -> None:
     """Writes the source, its vocabularies, and the weights."""
-    for name, text in {f"{NETWORK}.py": written.text, **_vocabularies(written)}.items():
+    words = {name: "".join(f"{word}\n" for word in words) for name, words in written.files.items()}
+    for name, text in {f"{NETWORK}.py": written.text, **words}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
     write_arrays(os.path.join(folder, WEIGHTS), weights.values(reader, placed))
-
-
-def _vocabularies(written: writing.Written) -> dict[str, str]:
-    return {name: "".join(f"{word}\n" for word in words) for name, words in written.files.items()}

@@ -1,13 +1,14 @@
 """Uses a written network.py in a process that has TensorFlow, Keras and nothing of this project.
 
-    python process.py REQUEST ANSWER RESULT
+    python process.py REQUEST RESULT
 
-REQUEST is a pickle of the written folder, and of batches of training and evaluation. ANSWER becomes a pickle of what
-these came to; RESULT is created last.
+REQUEST is a pickle of the written folder, and of batches of training and evaluation; RESULT becomes one of what these
+came to.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 
-def main(request: str, answer: str, result: str) -> None:
+def main(request: str, result: str) -> None:
     """Predicts, evaluates, and trains the next steps: by Keras, and by both parts of a cut step."""
     with open(request, "rb") as file:
         folder, types, train, evaluation = pickle.load(file)
@@ -46,10 +47,9 @@ def main(request: str, answer: str, result: str) -> None:
         copy = tf.saved_model.load(network.GRAPH, tags=["train", "replica"])
         losses = [float(two_parts(network, copy, *each)) for each in map(tensors, train)]
         found["cut"] = losses, values(network, copy)
-    with open(answer, "wb") as file:
-        pickle.dump(found, file)
-    with open(result, "w", encoding="utf-8") as file:
-        file.write("{}")
+    with open(f"{result}.draft", "wb") as draft:
+        pickle.dump(found, draft)
+    os.replace(draft.name, result)
 
 
 def two_parts(network: Any, copy: Any, features: Any, labels: Any) -> tf.Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-import pickle
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -21,7 +20,6 @@ from tfx_estimator.model_fn.bridge.proof import Proof
 from tfx_estimator.model_fn.bridge.trial import LOOSE, TIMES_ROUNDED
 
 STEP, CUT, LOSS = "step", "cut", "loss"
-_REQUEST, _ANSWER = "request.pickle", "answer.pickle"
 Values = dict[str, np.ndarray]
 
 
@@ -46,11 +44,8 @@ class Trial:
     def compare(self, folder: str) -> tuple[Proof, bool]:
         """Returns the proof, and whether the cut step trains as the whole one; `folder` is the written one."""
         with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
-            with open(os.path.join(scratch, _REQUEST), "wb") as file:
-                pickle.dump((os.path.abspath(folder), self.types, self.batches, self.eval_batches), file)
-            fresh.start(scratch, fresh.alone(process.__file__), [_REQUEST, _ANSWER])
-            with open(os.path.join(scratch, _ANSWER), "rb") as file:
-                found = pickle.load(file)
+            request = os.path.abspath(folder), self.types, self.batches, self.eval_batches
+            found = fresh.ask(fresh.alone(process.__file__), request)
             with seeds.fixed():
                 predictions = self._predictions(scratch) if found["predictions"] else []
             with seeds.fixed():

@@ -21,13 +21,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.arrays import write_arrays
 from tfx_estimator.model_fn.bridge.keras3.optimizers import NAME, STEP_PLACE
 from tfx_estimator.model_fn.bridge.keras3.writing import Training, source_of
 from tfx_estimator.model_fn.bridge.optimizers import ROWS
 from tfx_estimator.model_fn.bridge.placing import Places, place, plain
 from tfx_estimator.model_fn.bridge.session import LOGITS, Answer, Batch
-from tfx_estimator.model_fn.bridge.tensors import STEP, WEIGHT, Placed, Reader
+from tfx_estimator.model_fn.bridge.tensors import STEP, WEIGHT, Placed, Reader, write_arrays
 from tfx_estimator.model_fn.bridge.trial import compare_answers, compare_steps
 from tfx_estimator.model_fn.bridge.written import WEIGHTS
 from tfx_estimator.model_fn.user_models.keras_model import select_inputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
+import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ def keras3(process_of_keras3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         result = Path(scratch, fresh.RESULT)
         program = command[-1].rpartition("; from ")[2]
         process_of_keras3.do("convert", f"from {program}", *(f"{scratch}/{name}" for name in given), str(result))
-        return json.loads(result.read_text())
+        return pickle.loads(result.read_bytes())
 
     monkeypatch.setattr(fresh, "start", start)
     return process_of_keras3

@@ -259,7 +259,7 @@ def test_inputs_are_matched_by_name_and_renamed_layers_by_order(
     features = {"wide": draw(size=(4, 2)).astype("float32"), "deep": draw(size=(4, 3)).astype("float32")}
     result = hand_over(tmp_path, f"{NETWORKS}:{name}", features, lambda name: name.replace("dense", "one"))
     assert result["logits"]["estimator"] <= 1e-6
-    assert result["places"]["one_1/kernel"] == ["dense_1/kernel", "order of creation"]
+    assert result["places"]["one_1/kernel"] == ("dense_1/kernel", "order of creation")
     assert "wide: float32 [batch, 2]" in (tmp_path / "training.py").read_text()
 
 

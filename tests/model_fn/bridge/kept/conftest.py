@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +68,7 @@ def fresh(processes: Callable[[str], Process], monkeypatch: pytest.MonkeyPatch) 
 
     def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> Any:
         processes("0").run(command[-1], *(f"{scratch}/{name}" for name in (*given, fresh.RESULT)))
-        return json.loads(Path(scratch, fresh.RESULT).read_text())
+        return pickle.loads(Path(scratch, fresh.RESULT).read_bytes())
 
     monkeypatch.setattr(fresh, "start", start)
 
