@@ -187,7 +187,7 @@ def test_averages_of_replicas_stay_equal(kept: Any, processes: Any, tmp_path: Pa
     assert np.isfinite(found["loss"]).all()
 
 
-@pytest.mark.skipif(OTHER_PYTHON not in os.environ, reason=f"{OTHER_PYTHON} names no Python of another stack")
+@pytest.mark.skipif(not os.environ.get(OTHER_PYTHON), reason=f"{OTHER_PYTHON} names no Python of another stack")
 def test_the_other_stack_goes_on(kept: Any, processes: Any, tmp_path: Path) -> None:
     _, folder, _ = kept("plain")
     words, environment = [USES, "once", folder, str(tmp_path)], {**os.environ, stacks.KERAS: "0"}
