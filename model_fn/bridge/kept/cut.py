@@ -57,17 +57,15 @@ def cut(
     root = root if isinstance(root, tf.Operation) else root.op
     reached = ancestors([root], stops)
     of_examples = _after({each.op for each in examples}, stops) & reached
+    # What slim's create_train_op and tf.contrib.layers.optimize_loss return takes the loss, after the updates.
+    after = [each for each in (root.control_inputs if root in of_examples else [root]) if each not in of_examples]
     removed = {
         each.name: found
-        for each in reached - of_examples
+        for each in ancestors(after, stops, of_examples)
         if (found := {one.name for one in each.control_inputs if one in of_examples})
     }
-    before = [each for each in of_examples if each.name in set[str]().union(*removed.values())]
-    after = [root]
-    if root in of_examples:
-        # As of tf.contrib.layers.optimize_loss, and slim's create_train_op: the loss, after the updates.
-        after = [each for each in root.control_inputs if each not in of_examples]
-        before += [root] if _WRITES.search(root.type) else [each for each in root.control_inputs if each in of_examples]
+    named = set[str]().union(*removed.values(), (each.name for each in root.control_inputs))
+    before = [each for each in of_examples if each.name in named or (each is root and _WRITES.search(root.type))]
     first = ancestors([loss, *gradients.values(), *before])
     applies = {op for each in gradients.values() for op in each.consumers()} & (reached - of_examples)
     if first & applies:

@@ -48,7 +48,7 @@ class _Writer:
                 with tf.control_dependencies(found.before):
                     loss = tf.identity(spec.loss)
                 with tf.control_dependencies(found.after):
-                    zero = tf.identity(0.0)
+                    zero = tf.identity(tf.constant(0.0, spec.loss.dtype))
                 halves = {
                     "gradients": _signature(called, {"loss": loss, **found.gradients}),
                     "apply": _signature(called, {"zero": zero}, found.gradients),

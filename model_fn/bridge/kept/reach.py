@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from typing import Any
 
 import tensorflow as tf
@@ -12,18 +12,20 @@ import tensorflow as tf
 _OF_PROCESS = re.compile(r"(Eager)?PyFunc(Stateless)?|OneShotIterator")
 
 
-def ancestors(roots: Iterable[Any], stops: Collection[str] = (), control: bool = True) -> set[tf.Operation]:
+def ancestors(
+    roots: Iterable[Any], stops: Collection[str] = (), beyond: Set[tf.Operation] = frozenset()
+) -> set[tf.Operation]:
     """Returns the operations of tensors or operations, and all that they depend on.
 
     Args:
         stops: Names of tensors whose operations are not followed.
-        control: Follow control dependencies as well.
+        beyond: Operations whose control dependencies on them are not followed.
     """
     left = [each if isinstance(each, tf.Operation) else each.op for each in roots]
     found = set(left)
     while left:
         op = left.pop()
-        new = {each.op for each in op.inputs if each.name not in stops} | set(op.control_inputs if control else ())
+        new = {each.op for each in op.inputs if each.name not in stops} | (set(op.control_inputs) - beyond)
         left += new - found
         found |= new
     return found

@@ -1,8 +1,9 @@
 """Public code of TensorFlow 1 runs without an edit, on made-up data.
 
 `TFX_ESTIMATOR_PUBLIC_CODE` names a folder with checkouts: `bert` and `electra` of google-research, `DeepCTR` of
-shenweichen, `tf_repos` of lambdaji, and `official`, the unpacked wheel tf-models-official 0.0.3.dev1. What is not
-there is skipped.
+shenweichen, `tf_repos` of lambdaji, and `official`, the unpacked wheel tf-models-official 0.0.3.dev1; and, for
+trainings that are kept, `cloudml-samples` and `training-data-analyst` of GoogleCloudPlatform, `deeplearning` of
+yangxudong and `tensorflow-triplet-loss` of omoindrot. What is not there is skipped.
 """
 
 from __future__ import annotations
@@ -181,3 +182,56 @@ def test_a_deep_cross_network_is_trained_evaluated_used_and_exported(run, tmp_pa
         run("tf_repos", "deep_ctr/Model_pipeline/DCN.py", *given)
     assert len((tmp_path / "pred.txt").read_text().splitlines()) == 32
     assert len([*tmp_path.glob("e/*/saved_model.pb")]) == 1
+
+
+KEEP = """
+import json, runpy, sys, types
+import numpy as np
+import tensorflow as tf
+import tfx_estimator
+
+path, params, made, output = sys.argv[1:]
+code, draw = types.SimpleNamespace(**runpy.run_path(path)), np.random.RandomState(0)
+
+
+def batches(features, labels):
+    return lambda: tf.data.Dataset.from_tensor_slices((features, labels)).batch(8, drop_remainder=True).repeat()
+
+
+model_fn, input_fn = eval(made)
+estimator = tf.estimator.Estimator(model_fn, output + "/model", params=eval(params))
+estimator.train(input_fn, steps=4)
+proof = tfx_estimator.convert(estimator, input_fn, input_fn, output + "/kept", to="kept")
+print(json.dumps([proof.holds, proof.next_steps]))
+"""
+TEMPLATE = "{'use_tpu': False, 'train_batch_size': 16, 'sequence_length': 5, 'gr_weight': 1.0, 'lambda': 1.0}"
+COLUMNS = "[tf.feature_column.numeric_column('a')]"
+NETWORK = "num_channels=8, bn_momentum=.9, use_batch_norm=True, embedding_size=16, image_size=28, squared=False"
+# By checkout and file: expressions of the params, and of the model_fn and its input_fn.
+KEPT = {
+    **{
+        f"cloudml-samples/tpu/templates/tpu_{name}/trainer.py": (TEMPLATE, "code.model_fn, code.train_input_fn")
+        for name in ("cnn_estimator", "estimator", "film_estimator", "grl_estimator", "lstm_estimator")
+    },
+    "training-data-analyst/courses/machine_learning/deepdive/09_sequence/sinemodel/model.py": (
+        "code.init({'sequence_length': 20}) or {'model': 'rnnN', 'learning_rate': .01}",
+        "code.sequence_regressor, batches({'height': draw.rand(96, 19).astype('f')}, draw.rand(96).astype('f'))",
+    ),
+    "deeplearning/DCN/deep_cross_network.py": (
+        f"{{'feature_columns': {COLUMNS}, 'hidden_units': [8], 'num_cross_layers': 2, 'learning_rate': .1}}",
+        "code.dcn_model_fn, batches({'a': draw.rand(96)}, draw.randint(0, 2, 96))",
+    ),
+    "tensorflow-triplet-loss/model/model_fn.py": (
+        f"dict({NETWORK}, triplet_strategy='batch_all', margin=.5, learning_rate=.001)",
+        "lambda features, labels, mode, params: code.model_fn(features, labels, mode, types.SimpleNamespace(**params)),"
+        "batches(draw.rand(96, 784).astype('f'), draw.randint(0, 4, 96))",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", KEPT)
+def test_a_training_is_kept(run, tmp_path, place):
+    (tmp_path / "keep.py").write_text(KEEP)
+    checkout, _, path = place.partition("/")
+    output = run(checkout, tmp_path / "keep.py", path, *KEPT[place], tmp_path)
+    assert json.loads(output[output.rindex("[true") :].splitlines()[0]) == [True, {"loss": 0.0, "variable": 0.0}]
