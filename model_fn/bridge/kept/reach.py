@@ -13,19 +13,21 @@ _OF_PROCESS = re.compile(r"(Eager)?PyFunc(Stateless)?|OneShotIterator")
 
 
 def ancestors(
-    roots: Iterable[Any], stops: Collection[str] = (), beyond: Set[tf.Operation] = frozenset()
+    roots: Iterable[Any], stops: Collection[str] = (), beyond: Set[tf.Operation] = frozenset(), control: bool = True
 ) -> set[tf.Operation]:
     """Returns the operations of tensors or operations, and all that they depend on.
 
     Args:
         stops: Names of tensors whose operations are not followed.
-        beyond: Operations whose control dependencies on them are not followed.
+        beyond: Operations, control dependencies on which are not followed.
+        control: Follow control dependencies on others.
     """
     left = [each if isinstance(each, tf.Operation) else each.op for each in roots]
     found = set(left)
     while left:
         op = left.pop()
-        new = {each.op for each in op.inputs if each.name not in stops} | (set(op.control_inputs) - beyond)
+        new = {each.op for each in op.inputs if each.name not in stops}
+        new |= set(op.control_inputs) - beyond if control else set()
         left += new - found
         found |= new
     return found
