@@ -26,7 +26,8 @@ def keras3(process_of_keras3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs Keras 3 conversions in one shared process instead of new ones."""
     from tfx_estimator.model_fn.bridge import fresh
 
-    def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> Any:
+    def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> Any:
+        assert is_keras_3
         result = Path(scratch, fresh.RESULT)
         program = command[-1].rpartition("; from ")[2]
         process_of_keras3.do("convert", f"from {program}", *(f"{scratch}/{name}" for name in given), str(result))

@@ -66,8 +66,8 @@ def fresh(processes: Callable[[str], Process], monkeypatch: pytest.MonkeyPatch) 
     """Forks the process of a proof."""
     from tfx_estimator.model_fn.bridge import fresh
 
-    def start(scratch: str, command: Sequence[str], given: Sequence[str]) -> Any:
-        processes("0").run(command[-1], *(f"{scratch}/{name}" for name in (*given, fresh.RESULT)))
+    def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> Any:
+        processes("0" if is_keras_3 else "1").run(command[-1], *(f"{scratch}/{name}" for name in (*given, fresh.RESULT)))
         return pickle.loads(Path(scratch, fresh.RESULT).read_bytes())
 
     monkeypatch.setattr(fresh, "start", start)
