@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
+NAME = "network"
 PLACES: dict[str, dict[str, str]] = {}
 UNCUT, SUMMED, SCALABLE, PER_REPLICA = "", False, True, frozenset[str]()
 FACTOR = "learning_rate_factor"
@@ -43,18 +45,20 @@ def size(value):
     )
 
 
-@tf.keras.utils.register_keras_serializable("network")
+@tf.keras.utils.register_keras_serializable(NAME)
 class Training(tf.keras.Model):
     """The Estimator's training. `get_weights`, `save` and Keras's callbacks have all that its checkpoint has.
 
-    Under a tf.distribute strategy each replica has a copy of the graph.
+    Under a tf.distribute strategy each replica has a copy of the graph; one evaluates and predicts.
     """
+
+    is_alone = False
 
     def __init__(self, **options):
         super().__init__(**options)
         self.supports_jit = False
         strategy = tf.distribute.get_strategy()
-        replicas = strategy.num_replicas_in_sync
+        self.replicas = replicas = strategy.num_replicas_in_sync
         if replicas > 1 and UNCUT:
             raise ValueError(f"this training has one replica, and the strategy {replicas}: {UNCUT}")
         self.one_step = self.replica_step if replicas > 1 else self.single_step
@@ -136,8 +140,17 @@ class Training(tf.keras.Model):
     def load_own_variables(self, store):
         self.set_weights([store[str(index)] for index in range(len(store.keys()))])
 
+    def save(self, filepath, *args, **options):
+        super().save(whole(filepath), *args, **options)
+
+    def save_weights(self, filepath, *args, **options):
+        return super().save_weights(whole(filepath), *args, **options)
+
+    def load_weights(self, filepath, *args, **options):
+        return super().load_weights(whole(filepath), *args, **options)
+
     def train_step(self, data):
-        features, labels, _ = tf.keras.utils.unpack_x_y_sample_weight(data)
+        features, labels = unpack(data)
         factor = tf.convert_to_tensor(self.optimizer.learning_rate)
         if not SCALABLE:
             tf.debugging.assert_equal(factor, 1.0, "the model_fn's learning rate cannot be multiplied by a factor")
@@ -177,39 +190,72 @@ class Training(tf.keras.Model):
         return loss + copy.signatures["apply"](**whole)["zero"]
 
     def test_step(self, data):
-        features, labels, _ = tf.keras.utils.unpack_x_y_sample_weight(data)
-        return call(self.of_mode["eval"].signatures["update"], features, labels)
+        return call(self.of_mode["eval"].signatures["update"], *unpack(data))
 
     def evaluate(self, *data, return_dict=False, **options):
         """Returns the Estimator's metrics."""
-        graph = self.current("eval")
-        graph.signatures["reset"]()
-        super().evaluate(*data, return_dict=True, **options)
+        if self.replicas > 1:
+            options.pop("_use_cached_eval_dataset", None)  # whose batches are divided
+        return self.measure(super().evaluate, data, options, return_dict)
+
+    def test_on_batch(self, *data, return_dict=False, **options):
+        """Returns the Estimator's metrics for a batch."""
+        return self.measure(super().test_on_batch, data, options, return_dict)
+
+    def measure(self, function, data, options, return_dict):
+        graph, _ = self.run("eval", function, *data, return_dict=True, **options)
         values = graph.signatures["result"]()
         found = {name: values[name].numpy() for name in sorted(values, key=lambda name: (name != "loss", name))}
         return found if return_dict else list(found.values())
 
     def predict_step(self, data):
-        features, _, _ = tf.keras.utils.unpack_x_y_sample_weight(data)
-        found = call(self.of_mode["serve"].signatures["predict"], features)
+        found = call(self.of_mode["serve"].signatures["predict"], unpack(data)[0])
         return found.get("", found)
 
     def predict(self, *data, **options):
         """Returns the predictions of the model_fn."""
-        self.current("serve")
-        return super().predict(*data, **options)
+        return self.run("serve", super().predict, *data, **options)[1]
+
+    def predict_on_batch(self, *data, **options):
+        """Returns the predictions of the model_fn for a batch."""
+        return self.run("serve", super().predict_on_batch, *data, **options)[1]
 
     def call(self, inputs):
         """Returns the predictions of the model_fn for a batch."""
-        if tf.executing_eagerly():
-            self.current("serve")
+        self.current("serve")
         return self.predict_step((inputs,))
+
+    @property
+    def distribute_strategy(self):
+        return tf.distribute.get_strategy() if self.is_alone else super().distribute_strategy
+
+    def run(self, mode, function, *data, **options):
+        """Calls a method of Keras with the current graph of a mode, in one replica; returns the graph and its result.
+
+        A part of a batch has other metrics than the whole, and maybe no example. A new thread has no strategy.
+        """
+
+        def run():
+            graph = self.current(mode)
+            if mode == "eval":
+                graph.signatures["reset"]()
+            return graph, function(*data, **options)
+
+        if self.replicas == 1 or self.is_alone:
+            return run()
+        self.is_alone = True
+        try:
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(run).result()
+        finally:
+            self.is_alone = False
 
     def current(self, mode):
         """Returns the graph of evaluation or serving, with the values that the training's checkpoint would give it."""
         if mode not in self.of_mode:
-            self.of_mode[mode] = tf.saved_model.load(GRAPH, tags=[mode])
-        values = {name_of(each): value for each, value in zip(self.variables, self.get_weights())}
+            with tf.init_scope():
+                self.of_mode[mode] = tf.saved_model.load(GRAPH, tags=[mode])
+        values = {name_of(each): each for each in self.variables}
         for each in self.of_mode[mode].variables:
             place = PLACES[mode].get(name_of(each), name_of(each))
             if place in values:
@@ -229,6 +275,21 @@ class Training(tf.keras.Model):
         graph.prune(saver.filename_tensor_name, saver.save_tensor_name)(tf.constant(prefix))
         with open(os.path.join(folder, "saved_model.pb"), "wb") as file:
             file.write(SavedModel(saved_model_schema_version=1, meta_graphs=[meta]).SerializeToString())
+
+
+def whole(filepath):
+    """Returns the name of a file, unless Keras writes the weights of layers alone to such files."""
+    if re.search(r"(?<!\.weights)\.h(df)?5$", str(filepath)):
+        raise ValueError(f"{filepath} would have no weights: choose a name that ends in .keras or .weights.h5")
+    return filepath
+
+
+def unpack(data):
+    """Returns the features and labels of a batch."""
+    features, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
+    if weights is not None:
+        raise ValueError("the loss is the Estimator's, which no sample_weight or class_weight changes: leave them out")
+    return features, labels
 
 
 def call(signature, features, labels=None):

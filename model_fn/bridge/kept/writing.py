@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import json
 import os
 import pprint
 import re
+from pathlib import Path
 from typing import Any
 
 from tfx_estimator.model_fn.bridge.kept import parts
@@ -33,11 +35,14 @@ It needs only TensorFlow, with Keras 3 or Keras 2.{left_out}
 import os
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
+# Keras knows the class by it, and no other training's.
+NAME = {name}
 # Variables of the training with the values of others, such as averages, in evaluation and serving.
 PLACES = {places}
 # Why only one replica can train; empty if several can. Whether their gradients are summed: of a loss that is a sum.
@@ -64,6 +69,7 @@ class Source:
         """Writes the file."""
         header = _HEADER.format(
             left_out=f" Left out: {', '.join(self.left_out)}." if self.left_out else "",
+            name=json.dumps(_name(folder)),
             places=_literal(self.places),
             uncut=json.dumps(self.uncut),
             summed=self.summed,
@@ -73,6 +79,12 @@ class Source:
         )
         with open(os.path.join(folder, f"{NETWORK}.py"), "w", encoding="utf-8") as file:
             file.write(header + "\n\n" + inspect.getsource(parts).partition("\n\n\n")[2])
+
+
+def _name(folder: str) -> str:
+    """Returns a name that is the folder's own; the checksums of the weights are in the index."""
+    files = (each for each in sorted(Path(folder, "graph").rglob("*")) if each.is_file() and ".data-" not in each.name)
+    return "network_" + hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:12]
 
 
 def _literal(value: Any) -> str:

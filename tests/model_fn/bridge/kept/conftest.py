@@ -67,7 +67,8 @@ def fresh(processes: Callable[[str], Process], monkeypatch: pytest.MonkeyPatch) 
     from tfx_estimator.model_fn.bridge import fresh
 
     def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> Any:
-        processes("0" if is_keras_3 else "1").run(command[-1], *(f"{scratch}/{name}" for name in (*given, fresh.RESULT)))
+        files = (f"{scratch}/{name}" for name in (*given, fresh.RESULT))
+        processes("0" if is_keras_3 else "1").run(command[-1], *files)
         return pickle.loads(Path(scratch, fresh.RESULT).read_bytes())
 
     monkeypatch.setattr(fresh, "start", start)

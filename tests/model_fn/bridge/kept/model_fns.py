@@ -84,6 +84,18 @@ def plain(features: Any, labels: Any, mode: str) -> Any:
     return _spec(logits, labels, mode, train)
 
 
+def summed(features: Any, labels: Any, mode: str) -> Any:
+    """A loss that is a sum, over a BatchNorm with UPDATE_OPS."""
+    x = _V1.layers.batch_normalization(features["x"], training=mode == _TRAIN, momentum=0.5)
+    logits = _V1.layers.dense(x, 3)
+    if mode == _PREDICT:
+        return tf.estimator.EstimatorSpec(mode, {"logits": logits})
+    loss = _V1.losses.sparse_softmax_cross_entropy(labels, logits, reduction=_V1.losses.Reduction.SUM)
+    with tf.control_dependencies(_V1.get_collection(_V1.GraphKeys.UPDATE_OPS)):
+        train_op = _V1.train.GradientDescentOptimizer(0.01).minimize(loss, _step()) if mode == _TRAIN else None
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
 def in_python(features: Any, labels: Any, mode: str, params: Any) -> Any:
     """A py_function in the loss, or in a metric only."""
     logits = _V1.layers.dense(features["x"], 3)

@@ -217,6 +217,50 @@ def test_other_shapes_and_a_factor_of_a_rate_in_python_are_refused(kept: Any, pr
     assert "cannot be multiplied by a factor" in factor
 
 
+@pytest.mark.parametrize("legacy", KERAS)
+@pytest.mark.parametrize("name", ["plain", "summed"])
+def test_replicas_evaluate_as_one(kept: Any, processes: Any, tmp_path: Path, name: str, legacy: str) -> None:
+    _, folder, _ = kept(name)
+    found = json.loads(processes(legacy).run(USES, "evaluates", folder, str(tmp_path)))
+    # The last batch has one example: of two replicas, one has none.
+    assert np.isfinite(found["metrics"][0]["loss"])
+    assert found["metrics"][0] == found["metrics"][1] == found["validated"]
+    np.testing.assert_array_equal(*found["predicted"])
+    if name == "summed":
+        for variable, (whole, *halves) in found["moved"].items():
+            # Each half is normalised alone; gradients are added up, and averages get the mean.
+            one = np.mean if "moving" in variable or variable == "global_step" else np.sum
+            np.testing.assert_allclose(whole, one(halves, axis=0), atol=1e-6, err_msg=variable)
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_each_way_to_predict_and_evaluate_has_the_weights_of_now(
+    kept: Any, processes: Any, tmp_path: Path, legacy: str
+) -> None:
+    _, folder, _ = kept("plain")
+    found = json.loads(processes(legacy).run(USES, "current", folder, str(tmp_path)))
+    for answers, (batch, whole) in found.values():
+        for each in answers:
+            np.testing.assert_allclose(each, answers[0], rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(batch, whole, rtol=1e-6)
+    assert not np.any(found["after"][0])
+    assert np.any(found["before"][0])
+    # Of three classes, none is likelier.
+    assert np.log(3) == pytest.approx(found["after"][1][0][0])
+
+
+@pytest.mark.parametrize("legacy", KERAS)
+def test_files_are_of_their_own_training_and_whole(kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
+    _, folder, _ = kept("plain")
+    _, other, _ = kept("summed")
+    found = json.loads(processes(legacy).run(USES, "files", folder, str(tmp_path), other))
+    assert found["own"]
+    assert found["equal"] == [True, True]
+    assert ["would have no weights" in each for each in found["refused"]] == [True] * 3 + [False] * 2
+    assert ["sample_weight" in each for each in found["refused"]] == [False] * 3 + [True] * 2
+    assert not (tmp_path / "one.h5").exists()
+
+
 def test_metrics_and_predictions_in_python_are_left_out(kept: Any) -> None:
     _, _, result = kept("in_python", where="metric")
     assert result.left_out == ["the metric in_python", "the prediction seen"]

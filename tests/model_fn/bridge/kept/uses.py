@@ -7,6 +7,7 @@ Prints a result as JSON.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import socket
@@ -163,6 +164,84 @@ def workers(network: Any, scratch: str) -> dict[str, Any]:
     return {"variables": _variables(network, model)}
 
 
+def evaluates(network: Any, scratch: str) -> dict[str, Any]:
+    """Evaluates by two replicas and by one, after a step whose halves are also trained alone."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice()).scope():
+        model = network.Training()
+    one, halves = network.Training(), [network.Training() for _ in range(2)]
+    before = one.get_weights()
+    history = model.fit(_data().take(1), verbose=0, validation_data=_data(57)).history
+    for index, half in enumerate(halves):
+        half.fit(_data().take(1).unbatch().batch(4).skip(index).take(1), verbose=0)
+    one.set_weights(model.get_weights())
+    predicted = [each.predict(_data(57), verbose=0)["logits"].tolist() for each in (model, one)]
+    return {
+        "validated": {name.removeprefix("val_"): each[0] for name, each in history.items() if name.startswith("val_")},
+        "metrics": [each.evaluate(_data(57), verbose=0, return_dict=True) for each in (model, one)],
+        "predicted": predicted,
+        "moved": {
+            network.name_of(each): [(new - old).tolist() for new in news]
+            for each, old, *news in zip(model.weights, before, *(one.get_weights() for one in (model, *halves)))
+        },
+    }
+
+
+def current(network: Any, scratch: str) -> dict[str, Any]:
+    """Takes other weights after each way to predict and to evaluate has been used."""
+    x, y = model_fns._arrays(8)
+    model = network.Training()
+    compiled = tf.function(lambda given: model(given)["logits"])
+
+    def answers() -> list[Any]:
+        ways = (
+            compiled(x),
+            model(x)["logits"],
+            model.predict_on_batch(x)["logits"],
+            model.predict(x, verbose=0)["logits"],
+        )
+        return [np.asarray(each).tolist() for each in ways]
+
+    def metrics() -> list[Any]:
+        return [model.test_on_batch(x, y), model.evaluate(x, y, batch_size=8, verbose=0)]
+
+    found = [answers(), metrics()]
+    model.set_weights([each * 0 for each in model.get_weights()])
+    return {"before": found, "after": [answers(), metrics()]}
+
+
+def files(network: Any, scratch: str, other: str) -> dict[str, Any]:
+    """Saves and loads beside another training, and to files that cannot have weights; trains with weights."""
+    trained = network.Training()
+    trained.set_weights([each * 2 for each in trained.get_weights()])
+    trained.save(f"{scratch}/one.keras")
+    trained.save_weights(f"{scratch}/one.weights.h5")
+    again = network.Training()
+    again.load_weights(f"{scratch}/one.weights.h5")
+    spec = importlib.util.spec_from_file_location("network", f"{other}/network.py")
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    x, y = model_fns._arrays(8)
+    refused = []
+    for function in (
+        lambda: trained.save_weights(f"{scratch}/one.h5"),
+        lambda: trained.load_weights(f"{scratch}/one.h5"),
+        lambda: trained.save(f"{scratch}/one.h5"),
+        lambda: trained.fit(x, y, sample_weight=np.ones(8), verbose=0),
+        lambda: trained.evaluate(x, y, sample_weight=np.ones(8), verbose=0),
+    ):
+        try:
+            function()
+        except ValueError as error:
+            refused.append(str(error).strip().rpartition("\n")[2].strip())
+    loaded = tf.keras.models.load_model(f"{scratch}/one.keras")
+    return {
+        "own": type(loaded) is network.Training,
+        "equal": [_variables(network, each) == _variables(network, trained) for each in (loaded, again)],
+        "refused": refused,
+    }
+
+
 def refused(network: Any, scratch: str) -> list[str]:
     """Trains on other shapes, and multiplies a rate that nothing can multiply."""
     found = []
@@ -177,9 +256,9 @@ def refused(network: Any, scratch: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    function, folder, scratch = sys.argv[1:]
+    function, folder, *scratch = sys.argv[1:]
     sys.path.insert(0, folder)
     import network
 
     assert not [name for name in sys.modules if name.startswith(("tfx", "tensorflow_estimator"))]
-    print(json.dumps(globals()[function](network, scratch), default=float))
+    print(json.dumps(globals()[function](network, *scratch), default=float))
