@@ -30,6 +30,7 @@ class Proof:
         served: Weights that the Estimator serves with other values than it trains, such as moving averages.
         compared: The compared output of the model_fn: `logits` or `probabilities`.
         tensors: Number of converted tensors, by kind.
+        steps: Number of the compared steps; fewer if the data end.
     """
 
     examples: int
@@ -42,6 +43,7 @@ class Proof:
     served: list[str] = dataclasses.field(default_factory=list)
     compared: str = "logits"
     tensors: dict[str, int] = dataclasses.field(default_factory=dict)
+    steps: int = STEPS
 
     @property
     def holds(self) -> bool:
@@ -50,13 +52,13 @@ class Proof:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the content of proof.json."""
-        return {**dataclasses.asdict(self), "steps": STEPS, "most": MOST, "holds": self.holds}
+        return {**dataclasses.asdict(self), "most": MOST, "holds": self.holds}
 
     def lines(self) -> list[str]:
         """Returns what the terminal shows."""
         found = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in self.tensors.items())
         rows = [(f"{self.compared}, {name}", value) for name, value in self.logits.items()]
-        rows += [(f"{name} after {STEPS} more steps", value) for name, value in self.next_steps.items()]
+        rows += [(f"{name} after {self.steps} more steps", value) for name, value in self.next_steps.items()]
         rounding = f"left out      {', '.join(self.rounding)}: rounding alone moves them"
         served = f"served        other values of {len(self.served)} weights than those trained, such as moving averages"
         served += "\n              model.keras has them; the training goes on without averaging"
@@ -78,7 +80,9 @@ def not_equal(proof: Proof, todo: str) -> NotEqualError:
     found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
     largest = sorted(proof.wrong.items(), key=lambda each: -each[1])
     if largest:
-        found.append(f"tensors that differ after {STEPS} more steps, as a part of what these changed: {len(largest)}")
+        found.append(
+            f"tensors that differ after {proof.steps} more steps, as a part of what these changed: {len(largest)}"
+        )
         found += [f"  {name}: {value:.3g}" for name, value in largest[:_MOST_NAMES]]
     if len(set(proof.draws.values())) > 1:
         found += ["random operations in a step: " + ", ".join(f"{name} {count}" for name, count in proof.draws.items())]

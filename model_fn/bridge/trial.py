@@ -72,7 +72,7 @@ def compare_steps(
     largest["loss"] = difference(np.array(trained.losses), np.array(losses))
     rounding = [place for place, is_compared in compared.items() if not is_compared]
     counts = {"estimator": trained.draws, "keras": len(draws.made)}
-    return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts}
+    return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts, "steps": len(losses)}
 
 
 def differing_classes(old: np.ndarray, new: np.ndarray, head: str = CLASSES) -> int:

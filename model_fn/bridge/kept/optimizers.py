@@ -10,6 +10,8 @@ from unittest import mock
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors
+
 # Attributes of TensorFlow's optimizers, and of most others, with the rate that their updates use.
 _RATES = ("_lr_t", "_learning_rate_tensor", "_lr", "_learning_rate", "learning_rate")
 
@@ -85,14 +87,17 @@ def scale(graph: tf.Graph, applied: list[Applied], factor: str) -> bool:
         Whether all optimizers obey it; if not, nothing is changed.
     """
     operations = graph.get_operations()
-    users = [
-        {
-            rate.name: [op for op in operations[each.before : each.after] if rate.name in _inputs(op)]
-            for rate in each.rates
-            if rate.graph is graph and rate.dtype.is_floating
+    users = []
+    for call in applied:
+        made = operations[call.before : call.after]
+        rates = {each.name: each for each in call.rates if each.graph is graph}
+        # One that the call has computed from another is multiplied with that.
+        derived = {
+            name
+            for name, rate in rates.items()
+            if rate.op in made and {each.op for each in rates.values() if each is not rate} & ancestors([rate])
         }
-        for each in applied
-    ]
+        users.append({name: [op for op in made if name in _inputs(op)] for name in rates if name not in derived})
     if not users or not all(any(of_rate.values()) for of_rate in users):
         return False
     with graph.as_default():

@@ -66,18 +66,20 @@ class Trial:
         before, losses, after = self._trained()
         moved = {part: _moved(before, losses, after, *found[part]) for part in (STEP, CUT) if part in found}
         most = dict.fromkeys(moved[STEP], MOST_OF_STEPS)
-        if max(moved[STEP].values()) > MOST_OF_STEPS:
+        if not all(each <= MOST_OF_STEPS for each in moved[STEP].values()):
             # In some networks each step doubles what rounding changes, and some differ from themselves.
             _, again, rounded_after = self._trained(is_rounded=True)
             rounded = _moved(before, losses, after, again, rounded_after)
             most = {name: MOST_OF_STEPS + TIMES_ROUNDED * each for name, each in rounded.items()}
         rounding = [name for name, each in most.items() if each > LOOSE]
         compared = {part: {name: each[name] for name in each if name not in rounding} for part, each in moved.items()}
-        wrong = {part: {name: one for name, one in each.items() if one > most[name]} for part, each in compared.items()}
+        wrong = {
+            part: {name: one for name, one in each.items() if not one <= most[name]} for part, each in compared.items()
+        }
         variables = [each for name, each in compared[STEP].items() if name != LOSS]
         next_steps = {LOSS: moved[STEP][LOSS], "variable": max(variables, default=0.0)}
-        count = {"variable": len(after)}
-        proof = Proof(examples, worst, differ, next_steps, wrong[STEP], rounding, compared="predictions", tensors=count)
+        proof = Proof(examples, worst, differ, next_steps, wrong[STEP], rounding, compared="predictions")
+        proof = dataclasses.replace(proof, tensors={"variable": len(after)}, steps=len(losses))
         return proof, CUT in wrong and not wrong[CUT]
 
     def _trained(self, is_rounded: bool = False) -> tuple[Values, list[float], Values]:
