@@ -13,6 +13,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tfx.dsl.io import fileio
@@ -114,10 +115,15 @@ def checkpoints_of(job: Job) -> TrainingCheckpoints:
     return importlib.import_module(f"{_HERE}.estimator.checkpoints").TrainingCheckpoints(job.training_dir)
 
 
+def path_of(job: Job) -> ModuleType:
+    """Returns the module whose `run` executes a task of a job; imports TensorFlow."""
+    return importlib.import_module(_PATHS[job.path])
+
+
 def run(context: TaskContext) -> None:
-    """Executes a task by its path; imports TensorFlow."""
+    """Executes a task by its path, for code of TensorFlow 1 as that behaves."""
     tf1 = importlib.import_module("tfx_estimator.model_fn.bridge.tf1")
-    path = importlib.import_module(_PATHS[context.job.path])
+    path = path_of(context.job)
     with tf1.behaviour(is_users_module) if context.settings.section.tf1 else contextlib.nullcontext():
         path.run(context)
 
