@@ -86,4 +86,5 @@ def is_users(file: str) -> bool:
 
 def is_users_module(names: Mapping[str, Any]) -> bool:
     """Returns True if these are the globals of a module that belongs to no library and not to this project."""
-    return is_users(str(names.get("__file__", "")))
+    # A module file that TFX loads has no `__file__` on Python 3.13.
+    return is_users(names.get("__file__") or getattr(names.get("__spec__"), "origin", None) or "")

@@ -49,7 +49,7 @@ def main(request: str, result: str) -> None:
         found["cut"] = losses, values(network, copy)
     with open(f"{result}.draft", "wb") as draft:
         pickle.dump(found, draft)
-    os.replace(draft.name, result)
+    os.rename(draft.name, result)
 
 
 def two_parts(network: Any, copy: Any, features: Any, labels: Any) -> tf.Tensor:
