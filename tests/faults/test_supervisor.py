@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import psutil
@@ -180,11 +181,25 @@ def test_a_full_disk_is_named_first(faulty, tmp_path, path, whole):
     """With `whole` not even the error's file can be written."""
     small = tmp_path / "small"
 
+    done = threading.Event()
+
+    def keep_full(file: int) -> None:
+        """Takes what the training frees, as with a part of a checkpoint."""
+        while not done.is_set():
+            with contextlib.suppress(OSError):
+                os.write(file, bytes(4096))
+
     def fill(process: psutil.Process) -> None:
         process.suspend()
-        with contextlib.suppress(OSError), open(small / "filler", "wb", buffering=0) as file:
-            while file.write(bytes(4096)):
+        file = os.open(small / "filler", os.O_CREAT | os.O_WRONLY)
+        files.callback(os.close, file)
+        with contextlib.suppress(OSError):
+            while os.write(file, bytes(4096)):
                 pass
+        filling = threading.Thread(target=keep_full, args=[file])
+        filling.start()
+        files.callback(filling.join)
+        files.callback(done.set)
         process.resume()
 
     small.mkdir()
@@ -192,10 +207,11 @@ def test_a_full_disk_is_named_first(faulty, tmp_path, path, whole):
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(small)], capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    files = contextlib.ExitStack()
     try:
         faulty.training.root = small / "Trainer"
         faults = [Fault("chief-0", TRAINING, fill)] if whole else []
-        with pytest.raises(errors.TaskFailedError) as caught:
+        with files, pytest.raises(errors.TaskFailedError) as caught:
             faulty.run("disk full", faulty.settings(ALONE, path), *faults)
         assert caught.value.what.startswith(f"No space left on device: the disk of {small}/Trainer/training/")
         assert ("could not write why" in caught.value.what) is whole
