@@ -139,7 +139,7 @@ def _experts():
         ("experts", False),
     ],
 )
-@pytest.mark.parametrize("signature", ["of its own", "as Keras saves it"])
+@pytest.mark.parametrize("signature", ["of its own", pytest.param("as Keras saves it", marks=pytest.mark.long)])
 def test_logits_are_recognised_in_a_tensorflow_2_saved_model(tmp_path, name, from_logits, signature):
     inputs = tf.keras.Input([2])
     model = tf.keras.Model(inputs, tf.keras.Sequential(_layers(name))(inputs))

@@ -31,6 +31,7 @@ def copied(digits_run: Finished, forks, tmp_path) -> Iterator[ForkedWorkdir]:
         shutil.rmtree((model / MARK).parent)
 
 
+@pytest.mark.long
 def test_a_copy_pushes_its_own_model_and_reports_it(digits_run, copied):
     # All components but the reader run again: with fewer steps.
     changed = ("trainer.train_steps=100", "evaluator.min_accuracy=0.3", "evaluator.max_accuracy_drop=0.7")

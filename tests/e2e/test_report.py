@@ -132,6 +132,7 @@ def test_the_report_of_a_run_shows_its_results(digits_run, served_digits, browse
     assert (versions["tfx"], versions["tensorflow"]) == (HERE.tfx, HERE.tensorflow)
 
 
+@pytest.mark.long
 def test_the_report_of_several_runs_overlays_their_curves(digits_run, browser, tmp_path):
     page = tmp_path / "both.html"
     command = [sys.executable, "-m", "tfx_estimator", "report", str(digits_run.logs), str(digits_run.logs)]

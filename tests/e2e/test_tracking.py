@@ -96,6 +96,7 @@ def check(record: Any, finished: Finished) -> None:
     assert record["report"] == (finished.logs / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files(digits_run: Finished, read, tmp_path: Path) -> None:
     uri, folder = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "runs of mine"
     for place in (uri, str(folder)):

@@ -45,7 +45,7 @@ def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.parametrize(
     ("case", "path", "strategy"),
     [
-        pytest.param(case, *where, marks=() if case in ("sgd", "parallel") else pytest.mark.long)
+        pytest.param(case, *where, marks=() if case == "parallel" else pytest.mark.long)
         for case in FLOAT64
         for where in TRAINED[case]
     ],

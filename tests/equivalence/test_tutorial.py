@@ -78,7 +78,7 @@ def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callabl
     ("train", "others", "check"),
     [
         pytest.param(WORKERS, {"evaluator": True}, CHECK, marks=pytest.mark.long),
-        ({"strategy": "mirrored", "devices": {"cpu": 2}}, {}, CHECK),
+        pytest.param({"strategy": "mirrored", "devices": {"cpu": 2}}, {}, CHECK, marks=pytest.mark.long),
         pytest.param({"strategy": "parameter_server", "workers": 1, "ps": 1}, {}, None, marks=pytest.mark.long),
     ],
     ids=lambda value: value.get("strategy") if isinstance(value, dict) else None,

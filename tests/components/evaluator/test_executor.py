@@ -246,7 +246,7 @@ def keras_model(examples, folder: Path, classes: int):
     return artifact("Model", folder / "model")
 
 
-@pytest.mark.parametrize("classes", [CLASSES, 2])
+@pytest.mark.parametrize("classes", [pytest.param(CLASSES, marks=pytest.mark.long), 2])
 def test_logits_are_distinguished_from_probabilities_in_a_keras_model(evaluate, digits, tmp_path, classes):
     model = keras_model(digits["examples"][0], tmp_path, classes)
     found, blessed = evaluate(model, classes=classes, min_accuracy=0.6, slices=())

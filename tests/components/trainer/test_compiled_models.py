@@ -103,6 +103,7 @@ def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.long
 def test_it_is_trained_with_its_own_loss_and_a_notice_says_so(train, alone):
     mirrored = {"train": STRATEGIES["mirrored"], "eval": STRATEGIES["mirrored"]}
     model, run = train("functional", 2 * STEPS, path="keras", distribution=mirrored, optimizer={"learning_rate": 0.5})

@@ -34,6 +34,7 @@ def run_fn(fn_args):
 SETTINGS = Settings(stall_timeout=10.0)
 
 
+@pytest.mark.long
 def test_a_run_fn_that_leaves_a_thread_and_a_process(fresh_tasks, training, tmp_path):
     module, pid = tmp_path / "own_module.py", tmp_path / "pid"
     module.write_text(RUN_FN.format(pid=str(pid)))

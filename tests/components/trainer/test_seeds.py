@@ -18,6 +18,7 @@ def digests(seed: int, answers: Callable[..., list[Any]] = answers) -> dict[str,
     return {name: twice for name, *twice in answers(str(PROCESS), str(seed))}
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
 def test_each_training_of_a_process_gives_the_same_bits(codes):

@@ -90,7 +90,7 @@ def test_a_tensorflow_with_estimator_is_not_changed():
     ("python", "program"),
     [
         (sys.executable, ["trainer/task.py"]),
-        (sys.executable, ["-m", "trainer.task"]),
+        pytest.param(sys.executable, ["-m", "trainer.task"], marks=pytest.mark.long),
         (os.environ.get(TODAY), ["trainer/task.py"]),
     ],
     ids=["file", "module", "today"],

@@ -114,7 +114,7 @@ def test_predictions_are_probabilities_of_the_logits(tmp_path):
         ("mnist_cnn", (28, 28, 1), 347_146),
         ("cifar_cnn", (32, 32, 3), 167_562),
         pytest.param("cifar_resnet", (32, 32, 3), None, marks=pytest.mark.long),
-        ("cifar_resnet9", (32, 32, 3), 414_064),
+        pytest.param("cifar_resnet9", (32, 32, 3), 414_064, marks=pytest.mark.long),
     ],
 )
 def test_networks_have_the_stated_size_and_learn(tmp_path, network, shape, weights):

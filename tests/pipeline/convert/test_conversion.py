@@ -138,6 +138,7 @@ def _write(path: Path, records: list[bytes], compression: str = "") -> None:
             writer.write(record)
 
 
+@pytest.mark.long
 @pytest.mark.equivalence
 def test_the_next_steps_in_bfloat16_equals_the_estimators(half: Any, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.conversion import convert
@@ -165,6 +166,7 @@ def test_dropout_draws_the_same_in_the_next_steps_of_both(half: Any, tmp_path: P
     assert (trainer["train_steps"], trainer.get("train_epochs")) == (2 * HALF, None)
 
 
+@pytest.mark.long
 @pytest.mark.equivalence
 def test_the_trainer_resumes_from_there(half: Any, training: Training, declaration: Any, tmp_path: Path) -> None:  # noqa: F811
     from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN, Settings

@@ -73,9 +73,8 @@ def is_of_floats(value: np.ndarray) -> bool:
 
 @needs_keras_3
 @pytest.mark.equivalence
-@pytest.mark.parametrize(
-    "name", [name if name == "ftrl" else pytest.param(name, marks=pytest.mark.long) for name in STEPS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", STEPS)
 def test_a_plain_loop_ends_with_the_estimators_weights(half: Any, keras3: Keras3, name: str, tmp_path: Path) -> None:
     # Adam scales up the rounding errors of a zero gradient: see below.
     network = "without_bias" if name == "adam" else "small"
@@ -99,6 +98,7 @@ def test_a_plain_loop_ends_with_the_estimators_weights(half: Any, keras3: Keras3
     assert max(to_the_end(keras3, trained, output, "loop", "fit")) <= 1e-5
 
 
+@pytest.mark.long
 @needs_keras_3
 @pytest.mark.equivalence
 def test_weights_that_are_only_rounding_are_excluded_and_listed(half: Any, keras3: Keras3, tmp_path: Path) -> None:

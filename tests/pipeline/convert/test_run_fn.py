@@ -178,7 +178,8 @@ def _types(infos: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.long if case in ("labels", "number") else ()) for case in CASES]
+    "case",
+    [pytest.param(case, marks=pytest.mark.long if case in ("labels", "number", "words") else ()) for case in CASES],
 )
 def test_it_serves_like_the_estimator_and_resumes(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -220,6 +221,7 @@ def _logits(trained: Trained, saved_model: str) -> np.ndarray:
     return answers["logits" if "logits" in answers else "predictions"].numpy()
 
 
+@pytest.mark.long
 def test_the_trainer_resumes_training_by_the_run_fn(
     training: Any,  # noqa: F811
     digits: dict[str, list[Any]],

@@ -166,6 +166,7 @@ CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_each_of_twenty_changes_has_its_reason(run):
     first = run()

@@ -37,6 +37,7 @@ def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]
         assert result in verdicts[case], (case, verdicts[case])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_replicas_with_whole_batches_are_right_if_they_equal_one_device_with_one_or_all_of_these(codes):

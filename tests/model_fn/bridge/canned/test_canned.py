@@ -286,7 +286,9 @@ def test_the_logits_and_the_next_step_equal_the_estimators(case: Any, name: str)
         assert {each["place"] for each in mapping["tensors"] if each["place"]} == set(values)
 
 
-@pytest.mark.parametrize("is_keras_3", [False, pytest.param(True, marks=needs_keras_3)])
+@pytest.mark.parametrize(
+    "is_keras_3", [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=needs_keras_3)]
+)
 def test_the_source_resumes_training_with_tensorflow_alone(case: Any, tmp_path: Path, is_keras_3: bool) -> None:
     trained = case("both")
     output = tmp_path / "converted" if is_keras_3 else trained.output

@@ -218,7 +218,7 @@ def test_other_shapes_and_a_factor_of_a_rate_in_python_are_refused(kept: Any, pr
 
 
 @pytest.mark.parametrize("legacy", KERAS)
-@pytest.mark.parametrize("name", ["plain", "summed"])
+@pytest.mark.parametrize("name", [pytest.param("plain", marks=pytest.mark.long), "summed"])
 def test_replicas_evaluate_as_one(kept: Any, processes: Any, tmp_path: Path, name: str, legacy: str) -> None:
     _, folder, _ = kept(name)
     found = json.loads(processes(legacy).run(USES, "evaluates", folder, str(tmp_path)))

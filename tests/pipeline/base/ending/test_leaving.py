@@ -156,6 +156,7 @@ runpy.run_module("tfx_estimator.pipeline.platforms.vertex.replica", run_name="__
 """
 
 
+@pytest.mark.long
 def test_a_replica_of_a_custom_job_names_the_signal_that_ended_it(tmp_path):
     done = run_python("-c", _REPLICA, str(tmp_path))
     assert (done.returncode, "ended by SIGTERM" in done.stderr) == (143, True), done.stderr
