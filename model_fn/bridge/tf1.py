@@ -114,6 +114,17 @@ def show(sees: Sees = is_foreign) -> None:
 
 
 @contextlib.contextmanager
+def shown(sees: Sees) -> Iterator[None]:
+    """Does so in this context only."""
+    original = builtins.__import__
+    show.__wrapped__(sees)
+    try:
+        yield
+    finally:
+        builtins.__import__ = original
+
+
+@contextlib.contextmanager
 def behaviour(sees: Sees) -> Iterator[None]:
     """Shows TensorFlow 1 to the modules that `sees` names, and meanwhile turns TensorFlow 2's behaviour off."""
     v1 = tensorflow_1()

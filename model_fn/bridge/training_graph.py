@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied
 from tfx_estimator.model_fn.bridge.kept.reach import ancestors
-from tfx_estimator.model_fn.bridge.optimizers import Row, numbers_of, row_of, saved_name, slots_of
+from tfx_estimator.model_fn.bridge.optimizers import Option, Row, numbers_of, row_of, saved_name, slots_of
 from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -68,7 +68,7 @@ def look(
     found = slots_of(optimizer, row, tf.compat.v1.trainable_variables())
     slots = {name: (weight, slot.ours) for name, (weight, slot) in found.items()}
     hyper = getattr(optimizer, "_hyper", {})
-    values = {each.name: hyper.get(each.name, getattr(optimizer, each.old or each.name, None)) for each in row.options}
+    values = {each.name: hyper.get(each.name, _attribute(optimizer, each)) for each in row.options}
     if row.name == "adagrad" and (epsilon := getattr(optimizer, "epsilon", _NO_EPSILON)) != _NO_EPSILON:
         raise UserCodeError(
             f"epsilon of the model_fn's {row.name} is {epsilon:g}, which cannot be declared",
@@ -77,7 +77,7 @@ def look(
         )
     run = functools.partial(session.run, feed_dict=feed)
     options = {key: _plain(run, each) for key, each in values.items() if each is not None}
-    rate = applied[0].rates[0]
+    rate = next(each.rates[0] for each in applied if optimizer in each.optimizers)
     constant = {"learning_rate": _plain(run, rate)}
     rates = _rates(session, run, rate, step, train_steps)
     numbers = {saved_name(each) for each in numbers_of(optimizer).values()} - {GLOBAL_STEP}
@@ -85,6 +85,12 @@ def look(
     return Training(
         slots, frozenset(numbers), {"name": row.name, **options, **({} if rates else constant)}, rates, clips
     )
+
+
+def _attribute(optimizer: Any, option: Option) -> Any:
+    """Returns an option that is no variable, by the name of either class."""
+    names = filter(None, (option.old, option.name))
+    return next((getattr(optimizer, name) for name in names if hasattr(optimizer, name)), None)
 
 
 def _optimizer(applied: Sequence[Applied]) -> tuple[Any, Row]:

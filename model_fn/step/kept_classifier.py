@@ -11,6 +11,7 @@ from tfx_estimator.model_fn.step.keras_classifier import LOSS
 from tfx_estimator.model_fn.user_models.keras_model import identifying_feature, is_compiled
 
 _FEATURES, _LABELS, _EVAL, _SERVE = "features", "labels", "eval", "serve"
+_AVERAGE_LOSS = "average_loss"
 # The served name of predictions that have none.
 _PREDICTIONS = "predictions"
 
@@ -50,13 +51,16 @@ class KeptClassifier(tf.keras.Model):
             self.own.current(_EVAL).signatures["reset"]()
 
     def own_metrics(self) -> dict[str, float]:
-        """Returns the Estimator's metrics since then."""
+        """Returns the Estimator's metrics since then, those that are a number; the loss of an average batch is one."""
         found = self.own.of_mode[_EVAL].signatures["result"]()
-        return {name: float(each) for name, each in found.items() if name != tf.compat.v1.GraphKeys.GLOBAL_STEP}
+        found.pop(tf.compat.v1.GraphKeys.GLOBAL_STEP, None)
+        scalars = {name: each for name, each in found.items() if each.shape.rank == 0}
+        numbers = {name: float(each) for name, each in scalars.items() if each.dtype not in (tf.string, tf.bool)}
+        return {_AVERAGE_LOSS: numbers[LOSS], **numbers}
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> Any:
         """Returns the predictions of the model_fn."""
-        return self.own(self._given(features))
+        return self.own.predict_step((self._given(features),))
 
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
         """Returns a served model's outputs: the predictions of the model_fn."""
@@ -76,8 +80,12 @@ class KeptClassifier(tf.keras.Model):
         batch = self._batch(data)
         examples = tf.cast(tf.size(data[1]), tf.float64)
         # A mean over no examples would not be a number.
-        loss = tf.cond(examples > 0, lambda: self.own.test_step(batch)[LOSS], lambda: 0.0)
-        return {LOSS: tf.cast(loss, tf.float64) * examples, "examples": examples}
+        loss = tf.cond(
+            examples > 0,
+            lambda: tf.cast(self.own.test_step(batch)[LOSS], tf.float64),
+            lambda: tf.zeros([], tf.float64),
+        )
+        return {LOSS: loss * examples, "examples": examples}
 
     def _batch(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> tuple[Any, tf.Tensor]:
         features, labels = data

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.convert.trainer_fn import Training
 
 GRAPH = "graph"
+# Options of the code that --estimator names.
+_OF_CODE = ("tf1", "train_files", "eval_files", "schema", "transform")
 _RUN_AGAIN = "restore them; or run the pipeline again"
 HELP = "convert an Estimator's training to a Keras model and training that continues it; prove that they are equal"
 EPILOG = """\
@@ -106,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_others(args, "it is for --to graph", "answer")
     if args.estimator:
         return _convert_code(args)
+    _refuse_others(args, "it is for --estimator", *_OF_CODE)
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.warm_start import WarmStart
 
@@ -255,7 +258,7 @@ def _keep_graph(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
 
     why = "--to graph takes the graph as it was exported"
-    _refuse_others(args, why, "checkpoint", "declaration", "network", "map", "estimator")
+    _refuse_others(args, why, "checkpoint", "declaration", "network", "map", "estimator", *_OF_CODE)
     output = _new_folder(args.output)
     say(f"keeping the graph that {one_line(args.source)} exported, and training a step of it")
     whole = "a complete SavedModel, with TensorFlow's built-in operations only"
@@ -271,8 +274,8 @@ def _refuse_others(args: argparse.Namespace, why: str, *names: str) -> None:
     """Refuses options without effect on this conversion."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
 
-    plain = {"checkpoint": "", "answer": ""}
-    if given := [f"--{name}" for name in names if getattr(args, name) != plain.get(name)]:
+    plain = {"checkpoint": "", "answer": "", "tf1": False}
+    if given := [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) != plain.get(name)]:
         raise DeclarationError(f"{', '.join(given)}: {why}", expected="only the other options", todo="leave it out")
 
 

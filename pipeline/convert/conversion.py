@@ -27,7 +27,7 @@ from tfx_estimator.pipeline.convert import keras2, new_declaration
 from tfx_estimator.pipeline.convert.answers import run_estimator
 from tfx_estimator.pipeline.convert.keras3 import handing
 from tfx_estimator.pipeline.convert.replacement import Replacement, require
-from tfx_estimator.pipeline.convert.source import Source
+from tfx_estimator.pipeline.convert.source import Source, show_tensorflow_1
 
 # One device, whole batches at once. The declared values change speed, and no result except that of a normalisation, by
 # each replica's part of a batch; here both sides normalise whole batches.
@@ -62,6 +62,7 @@ def convert(
         UserCodeError: The checkpoint does not match the network, or Keras 3 cannot build it.
         NotEqualError: The two differ.
     """
+    show_tensorflow_1(source.settings)
     require(source.settings.section.model or "", replacement)
     old = source.settings.with_trainer(train_steps=source.last_step, train_epochs=None)
     settings = old if replacement is None else replacement.settings(old)

@@ -21,12 +21,14 @@ from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.settling import with_counts
 from tfx_estimator.components.trainer.training_folder import FOLDER
+from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.folders import METADATA, uris_here
 from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
 from tfx_estimator.pipeline.report.source import Run, find_runs
+from tfx_estimator.pipeline.user_source.frames import is_users_module
 
 _TRAINER = "Trainer"
 
@@ -102,6 +104,12 @@ def settings_of(properties: Mapping[str, Any]) -> Settings:
     """Returns the settings of a Trainer's execution."""
     # The operation's options, such as deadlines, which the driver blanked, do not affect the model.
     return Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
+
+
+def show_tensorflow_1(settings: Settings) -> None:
+    """Shows TensorFlow 1 to the modules of a training that declares so."""
+    if settings.section.tf1:
+        tf1.show(is_users_module)
 
 
 def last_checkpoint(folder: str) -> tuple[str, int]:

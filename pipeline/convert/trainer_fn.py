@@ -79,6 +79,7 @@ def find(named: str) -> Optional[Training]:
 def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof, run_fn.Written]:
     """Converts the Estimator that the trainer_fn returns, and writes the run_fn that replaces it."""
     bring_back_estimator()
+    source.show_tensorflow_1(source.settings_of(training.properties))
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
     from tfx_estimator.model_fn.bridge.canned.refusal import refused
 
@@ -88,7 +89,8 @@ def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof,
         if not reading.is_canned(estimator):
             raise refused(
                 f"the Estimator that the trainer_fn of {training.name} returns, which is not a canned one,",
-                "keep its graph, by --to graph; or convert the run of a canned one, or of a network of trainer.model",
+                "keep its training, by --estimator FILE:trainer_fn; or convert the run of a canned one, or of a "
+                "network of trainer.model",
             )
         trained = conversion.Trained(
             estimator,

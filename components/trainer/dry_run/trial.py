@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -132,7 +133,9 @@ def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, exam
     os.makedirs(os.path.join(folder, "schema"))
     Path(folder, "schema", SCHEMA_FILE).write_text(text_format.MessageToString(schema), encoding="utf-8")
     graph = os.path.join(folder, "transform_graph")
-    with Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=os.path.join(folder, "tmp")):
+    # Not to the Trainer's code, which the same process runs.
+    face = tf1.shown(is_users_module) if transform.tf1 else contextlib.nullcontext()
+    with face, Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=os.path.join(folder, "tmp")):
         analyzed = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(_preprocessing_fn(transform, info))
         _ = analyzed | tft_beam.WriteTransformFn(graph)
         _ = metadata | tft_beam.WriteMetadata(os.path.join(graph, tft.TFTransformOutput.RAW_METADATA_DIR), pipeline)
@@ -162,8 +165,6 @@ def _preprocessing_fn(transform: TransformSection, info: SourceInfo) -> Callable
     from tfx.components.util import udf_utils
 
     name = "preprocessing_fn"
-    if transform.tf1:
-        tf1.show(is_users_module)
     if transform.module_file:
         function = udf_utils.get_fn({"module_path": Path(transform.module_file).stem}, name)
     else:

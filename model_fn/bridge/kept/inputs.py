@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.kept.parts import components
+from tfx_estimator.pipeline.base.errors import DataError
 
 InputFn = Callable[..., Any]
 FEATURES, LABELS = "features", "labels"
@@ -32,6 +33,8 @@ def read(estimator: Any, input_fn: InputFn, mode: str, count: int) -> tuple[Any,
             while len(found) < count:
                 features, *labels = session.run([each for each in given if each is not None])
                 found.append([features, labels[0] if labels else None])
+    if not found:
+        raise DataError("the input_fn has no batch", expected="examples", todo="check the files that it reads")
     return types, found
 
 

@@ -252,6 +252,8 @@ class Training(tf.keras.Model):
 
     def current(self, mode):
         """Returns the graph of evaluation or serving, with the values that the training's checkpoint would give it."""
+        if mode not in PLACES:
+            raise ValueError(f"the model_fn fails in this mode, {mode}, which was left out when its training was kept")
         if mode not in self.of_mode:
             with tf.init_scope():
                 self.of_mode[mode] = tf.saved_model.load(GRAPH, tags=[mode])

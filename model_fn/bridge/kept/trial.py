@@ -17,6 +17,7 @@ from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS, difference,
 from tfx_estimator.model_fn.bridge.kept import inputs, process, seeds
 from tfx_estimator.model_fn.bridge.kept.graphs import TRAIN, call, opened
 from tfx_estimator.model_fn.bridge.proof import Proof
+from tfx_estimator.model_fn.bridge.steps import CONFIG
 from tfx_estimator.model_fn.bridge.trial import LOOSE, TIMES_ROUNDED
 
 STEP, CUT, LOSS = "step", "cut", "loss"
@@ -66,7 +67,7 @@ class Trial:
         before, losses, after = self._trained()
         moved = {part: _moved(before, losses, after, *found[part]) for part in (STEP, CUT) if part in found}
         most = dict.fromkeys(moved[STEP], MOST_OF_STEPS)
-        if not all(each <= MOST_OF_STEPS for each in moved[STEP].values()):
+        if not all(each <= MOST_OF_STEPS for part in moved.values() for each in part.values()):
             # In some networks each step doubles what rounding changes, and some differ from themselves.
             _, again, rounded_after = self._trained(is_rounded=True)
             rounded = _moved(before, losses, after, again, rounded_after)
@@ -111,9 +112,9 @@ class Trial:
         return estimator.evaluate(given, len(self.eval_batches), [given], self.checkpoint)
 
     def _elsewhere(self, scratch: str) -> Any:
-        """Returns the Estimator with another model_dir, since an evaluation writes there."""
+        """Returns the Estimator with another model_dir, since an evaluation writes there, and on the CPU."""
         copied = copy.copy(self.estimator)
-        copied._model_dir = scratch
+        copied._model_dir, copied._session_config = scratch, CONFIG
         return copied
 
 

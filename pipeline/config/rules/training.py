@@ -109,7 +109,13 @@ def _one_copy(case: Case) -> Any:
     """Returns why a kept training cannot be on several devices, if it is declared to be."""
     if case.train.asynchronous:
         return {"why": "the weights of its graph cannot be in other processes"}
-    return case.train.replicas > 1 and case.kept["uncut"] and {"why": case.kept["uncut"]}
+    is_divided = case.train.replicas > 1 or case.distribution.eval.distributes
+    return is_divided and case.kept["uncut"] and {"why": case.kept["uncut"]}
+
+
+def _modes_left_out(case: Case) -> Any:
+    modes = [each for each in case.kept.get("left_out", ()) if each.startswith("mode ")]
+    return modes and {"modes": ", and ".join(modes)}
 
 
 KEPT = given(
@@ -127,6 +133,13 @@ KEPT = given(
         "{trainer.model} was kept at step {step}",
         "raise it: it counts from step 0",
         depends=("trainer.model",),
+    ),
+    Rule(
+        "trainer.model",
+        _modes_left_out,
+        "{trainer.model} was kept without {modes}",
+        "mend the model_fn in that mode, and keep its training again",
+        "a training that evaluates and predicts",
     ),
     of_strategy(STRATEGY, _one_copy, "{trainer.model} trains on one device: {why}", "choose one_device"),
 )

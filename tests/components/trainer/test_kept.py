@@ -32,7 +32,10 @@ def model_fn(features: Any, labels: Any, mode: str) -> Any:
         return tf.estimator.EstimatorSpec(mode, outputs)
     loss, step = v1.losses.sparse_softmax_cross_entropy(labels, logits), v1.train.get_global_step()
     train_op = v1.train.AdamOptimizer(v1.train.exponential_decay(0.004, step, 20, 0.9)).minimize(loss, step)
-    metrics = {"accuracy": v1.metrics.accuracy(labels, outputs["class"])}
+    metrics = {
+        "accuracy": v1.metrics.accuracy(labels, outputs["class"]),
+        "of_a_class": v1.metrics.recall_at_thresholds(tf.equal(labels, 1), outputs["probabilities"][:, 1], [0.3, 0.6]),
+    }
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops=metrics)
 
 
@@ -143,12 +146,14 @@ def test_what_a_kept_training_cannot_be_is_told_first(tmp_path: Path) -> None:
 
     (tmp_path / "converted").mkdir()
     (tmp_path / "converted" / "network.py").write_text("class Training: ...")
-    (tmp_path / "converted" / "proof.json").write_text(json.dumps({"uncut": "it applies in a condition", "step": KEPT}))
+    proof = {"uncut": "it applies in a condition", "step": KEPT, "left_out": ["the hook Logging"]}
+    (tmp_path / "converted" / "proof.json").write_text(json.dumps(proof))
     declared = "name: kept\ndata: {dataset: mnist}\ntrainer: {model: converted.network:Training, "
     wrong = {
         "train_steps: 60}": "set trainer.path: keras",
         "path: keras, train_steps: 50}": "was kept at step 50",
         "path: keras, train_steps: 60, distribution: {train: mirrored:2}}": "trains on one device: it applies in a",
+        "path: keras, train_steps: 60, distribution: {eval: mirrored:2}}": "trains on one device: it applies in a",
         "path: keras, train_steps: 60, distribution: {train: {strategy: parameter_server, workers: 2}}}": "processes",
     }
     for words, sentence in wrong.items():
@@ -157,3 +162,8 @@ def test_what_a_kept_training_cannot_be_is_told_first(tmp_path: Path) -> None:
             load(str(tmp_path / "kept.yaml"))
         assert sentence in str(raised.value)
         assert raised.value.exit_code == 2
+    without = {**proof, "uncut": "", "left_out": ["mode eval, in which the model_fn fails by a KeyError"]}
+    (tmp_path / "converted" / "proof.json").write_text(json.dumps(without))
+    (tmp_path / "kept.yaml").write_text(declared + "path: keras, train_steps: 60}")
+    with pytest.raises(TfxEstimatorError, match="was kept without mode eval, in which the model_fn fails"):
+        load(str(tmp_path / "kept.yaml"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import importlib
 import itertools
 import sys
 
@@ -18,7 +19,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tests.artifacts import artifact, example, outputs, write_records
 from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.transform.executor import checked, retrying_renames
+from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.user_source.frames import is_users_module
 
 pytestmark = pytest.mark.unit
 
@@ -71,6 +74,17 @@ def test_only_the_modules_of_a_preprocessing_fn_of_tensorflow_1_see_it(importabl
     function = executor._GetPreprocessingFn(named, {})
     assert function({"x": tf.constant([3])})["half"].numpy().tolist() == [1.5]
     assert not hasattr(sys.modules["tensorflow"], "to_float")
+
+
+def test_a_dry_run_shows_it_to_the_preprocessing_fn_alone(importable):
+    with tf1.shown(is_users_module):
+        (importable / "seen_as_1.py").write_text("from tensorflow import to_float\n")
+        importlib.import_module("seen_as_1")
+    (importable / "seen_as_2.py").write_text("from tensorflow.keras.losses import MeanSquaredError\n")
+    importlib.import_module("seen_as_2")
+    (importable / "no_longer_as_1.py").write_text("from tensorflow import to_float\n")
+    with pytest.raises(ImportError):
+        importlib.import_module("no_longer_as_1")
 
 
 SCHEMA = """

@@ -93,3 +93,18 @@ def test_an_epsilon_that_no_declared_adagrad_has_is_refused() -> None:
     assert found == {"name": "adagrad", "learning_rate": 0.02, "initial_accumulator_value": 0.1}
     with pytest.raises(UserCodeError, match=r"epsilon of the model_fn's adagrad is 0\.001"):
         read(adagrad(1e-3))
+
+
+@pytest.mark.parametrize(
+    "options", [{"momentum": 0.9, "nesterov": True}, {"rho": 0.8, "centered": True, "epsilon": 1e-3}]
+)
+def test_options_of_keras_optimizers_are_read(options: dict[str, Any]) -> None:
+    kind = tf.keras.optimizers.legacy.RMSprop if "rho" in options else tf.keras.optimizers.legacy.SGD
+
+    def make() -> Any:
+        optimizer = kind(0.02, **options)
+        optimizer.iterations = _V1.train.get_or_create_global_step()
+        return optimizer
+
+    found = read(make).optimizer
+    assert {name: found[name] for name in options} == options
