@@ -164,5 +164,8 @@ setup(
         "dev": DEV_REQUIREMENTS,
     },
     cmdclass={"build_py": CleanBuild},
-    entry_points={"console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"]},
+    entry_points={
+        "console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"],
+        "pytest11": ["tfx_estimator=tfx_estimator.pipeline.testing.plugin"],
+    },
 )

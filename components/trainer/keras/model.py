@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -41,18 +41,20 @@ class ModelMaker:
     Args:
         spec: Feature spec of the transformed features.
         trains: True if the model is trained; otherwise it computes in float32, regardless of `trainer.precision`.
+        function: Makes the network, in place of the declared one.
     """
 
     section: TrainerSection
     num_classes: int
     spec: Mapping[str, Any]
     trains: bool = True
+    function: Optional[Callable] = None
 
     def make(self) -> Classifier:
         """Builds the model with all its variables; without an optimizer, unless the user's model is compiled."""
         section = self.section
         seeds.begin(section)
-        function = find_function(section.model or "")
+        function = self.function or find_function(section.model or "")
         if is_model_fn(function):
             raise UserCodeError(
                 f"trainer.model: {section.model!r} is a whole Estimator model_fn",

@@ -1,0 +1,1 @@
+"""What `tfx_estimator.testing` offers, and the plug-in of pytest."""

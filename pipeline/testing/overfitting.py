@@ -1,0 +1,135 @@
+"""Whether a model learns a few examples by heart."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.testing.arrays import classes_of, made_up
+from tfx_estimator.pipeline.testing.model_fns import call_model_fn, estimator_of
+
+_V1 = tf.compat.v1
+_SHOWN = 5
+
+
+def overfits(
+    target: Any,
+    params: Optional[Mapping[str, Any]] = None,
+    *,
+    shape: Sequence[int] = (28, 28, 1),
+    classes: int = 10,
+    examples: int = 32,
+    steps: int = 100,
+    share: float = 0.5,
+    accuracy: float = 0.9,
+    features: Any = None,
+    labels: Any = None,
+    trainer: Optional[Mapping[str, Any]] = None,
+) -> list[float]:
+    """Trains on one batch, again and again: a model that cannot learn that learns nothing.
+
+    It finds a learning rate that is too high, a loss of wrong shapes, labels that are off by one, and averages that
+    are not updated.
+
+    Args:
+        target: A model_fn, an Estimator, or a network function of `trainer.model`, which gets the number of classes.
+        params: The function's own.
+        shape: Shape of a made-up example, without the batch: named `image` if it has three dimensions, else `x`.
+        classes: Number of the made-up classes.
+        examples: Number of the made-up examples.
+        steps: Number of training steps.
+        share: The last step's loss is at most this share of the first one's.
+        accuracy: At least this share of the examples gets its own class, if labels and predictions are classes.
+        features: Arrays [batch, …] by name, in place of made-up ones.
+        labels: An array [batch, …]: integers are classes.
+        trainer: For a network function: options of the declaration's section `trainer`, such as its optimizer.
+
+    Returns:
+        The loss of each step.
+
+    Raises:
+        AssertionError: The loss does not fall, or classes are predicted wrongly; or as `call_model_fn`.
+    """
+    if features is None:
+        features, labels = made_up(shape, classes, examples)
+    if _is_network(target):
+        losses, predictions = _train_network(target, params or {}, trainer or {}, features, labels, classes, steps)
+    else:
+        estimator = estimator_of(target, params)
+        call_model_fn(estimator, features=features, labels=labels)
+        losses, predictions = _train_estimator(estimator, features, labels, steps)
+    shown = ", ".join(f"{losses[place]:.4g}" for place in np.linspace(0, len(losses) - 1, _SHOWN).astype(int))
+    ended = losses[-1] if len(losses) == steps else float("nan")
+    assert ended <= share * losses[0], (
+        f"the loss went from {losses[0]:.4g} to {ended:.4g} in {len(losses)} steps ({shown}), expected at most "
+        f"{share:g} of the first: a learning rate too high or too low, or a loss that compares wrong shapes"
+    )
+    predicted = classes_of(predictions)
+    if predicted is not None and np.issubdtype(labels.dtype, np.integer):
+        right = predicted == labels.reshape(-1)
+        pairs = sorted(set(zip(labels.reshape(-1)[~right].tolist(), predicted[~right].tolist())))[:_SHOWN]
+        assert right.mean() >= accuracy, (
+            f"the loss fell to {ended:.4g}, but {right.sum()} of {len(right)} examples are predicted in their own "
+            f"class, expected {accuracy:.0%}: {', '.join(f'{new} for {old}' for old, new in pairs)}; labels off by one, "
+            "or a model that predicts otherwise than it trains, as with averages that are not updated"
+        )
+    return losses
+
+
+def _is_network(target: Any) -> bool:
+    return callable(target) and not {"features", "labels"} <= set(inspect.signature(target).parameters)
+
+
+class _Losses(_V1.train.SessionRunHook):  # type: ignore[misc]
+    """Keeps the loss of each step."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def before_run(self, run_context: Any) -> Any:
+        """Asks for the loss, which an Estimator puts last in this collection."""
+        return _V1.train.SessionRunArgs(_V1.get_collection(_V1.GraphKeys.LOSSES)[-1])
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Keeps it."""
+        self.values.append(float(run_values.results))
+
+
+def _train_estimator(estimator: Any, features: Any, labels: Any, steps: int) -> tuple[list[float], Any]:
+    def input_fn() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors((features, labels)).repeat()
+
+    losses = _Losses()
+    try:
+        estimator.train(input_fn, hooks=[losses], steps=steps)
+    except _V1.train.NanLossDuringTrainingError:
+        return losses.values or [float("nan")], None
+    once = estimator.predict(lambda: input_fn().take(1), yield_single_examples=False)
+    return losses.values, next(once)
+
+
+def _train_network(
+    function: Callable[..., Any],
+    params: Mapping[str, Any],
+    trainer: Mapping[str, Any],
+    features: dict[str, np.ndarray],
+    labels: np.ndarray,
+    classes: int,
+    steps: int,
+) -> tuple[list[float], Any]:
+    from tfx_estimator.components.trainer.keras.model import ModelMaker
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    name = f"{function.__module__}:{function.__name__}"
+    given = {"path": "keras", "model": name, "train_steps": steps, "global_batch_size": len(labels), **trainer}
+    section = TrainerSection.parse_obj({**given, "params": dict(params)})
+    spec = {name: tf.io.FixedLenFeature(each.shape[1:], each.dtype) for name, each in features.items()}
+    maker = ModelMaker(section, classes, {**spec, "label": tf.io.FixedLenFeature([], tf.int64)}, function=function)
+    model = maker.make_compiled(1)
+    batches = tf.data.Dataset.from_tensors((features, labels)).repeat()
+    losses = model.fit(batches, epochs=steps, steps_per_epoch=1, verbose=0).history["loss"]
+    return losses, np.asarray(model(features, training=False))

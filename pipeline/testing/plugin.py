@@ -1,0 +1,59 @@
+"""The plug-in of pytest: brings `tf.estimator` back, and keeps what `tfx_estimator.testing` writes in pytest's folder."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Optional
+
+import pytest
+
+from tfx_estimator.pipeline.testing import folders
+
+
+class _Finder:
+    """Brings `tf.estimator` back as soon as TensorFlow is imported."""
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        """Finds TensorFlow, by the other finders, once."""
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = _bringing_back(spec.loader.exec_module)  # type: ignore[method-assign]
+        return spec
+
+
+def _bringing_back(execute: Any) -> Any:
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+        from tfx_estimator.pipeline.base.errors import PipelineError
+
+        try:
+            bring_back_estimator()
+        except PipelineError as error:
+            # Tests that use no Estimator need none of its packages.
+            print(error, file=sys.stderr)
+
+    return exec_module
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepares a session."""
+    if "tensorflow" not in sys.modules:
+        sys.meta_path.insert(0, _Finder())
+    # Private, and the object that the fixture tmp_path_factory returns; it removes the folders of earlier sessions.
+    factory = config._tmp_path_factory  # type: ignore[attr-defined]
+    folders.MAKERS.append(lambda name: factory.mktemp(name, numbered=True))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends a session."""
+    folders.MAKERS.clear()
+    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _Finder)]

@@ -1,0 +1,64 @@
+"""Unit tests of your own code: model_fns, networks, preprocessing_fns, module files and TFX components.
+
+    from tfx_estimator.testing import overfits
+
+    def test_it_learns():
+        overfits(model_fn)
+
+Of Estimators, with TensorFlow alone:
+
+    call_model_fn       Calls a model_fn and runs what it returns: the loss, predictions, metrics.
+    overfits            Trains on one batch until its loss has fallen; of networks, with TFX.
+    export_and_serve    Calls the signatures of an exported model.
+
+With TFX:
+
+    preprocess          Runs a preprocessing_fn as Transform does, and as a served model does.
+    examples            Makes an Examples artifact.
+    artifact            Makes an artifact of another standard type.
+    fn_args             Makes TFX's FnArgs for a trainer_fn or run_fn.
+    run_component       Runs one TFX component.
+
+In pytest, a plug-in brings `tf.estimator` back, and all files are in pytest's own folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.testing.artifacts import artifact, examples
+    from tfx_estimator.pipeline.testing.components import Ran, fn_args, run_component
+    from tfx_estimator.pipeline.testing.model_fns import Called, call_model_fn
+    from tfx_estimator.pipeline.testing.overfitting import overfits
+    from tfx_estimator.pipeline.testing.preprocessing import preprocess
+    from tfx_estimator.pipeline.testing.serving import export_and_serve
+
+__all__ = [
+    "Called",
+    "Ran",
+    "artifact",
+    "call_model_fn",
+    "examples",
+    "export_and_serve",
+    "fn_args",
+    "overfits",
+    "preprocess",
+    "run_component",
+]
+
+_PLACES = {
+    **dict.fromkeys(("artifact", "examples"), "artifacts"),
+    **dict.fromkeys(("Ran", "fn_args", "run_component"), "components"),
+    **dict.fromkeys(("Called", "call_model_fn"), "model_fns"),
+    "export_and_serve": "serving",
+    "overfits": "overfitting",
+    "preprocess": "preprocessing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tfx_estimator.pipeline.testing.{_PLACES[name]}"), name)
