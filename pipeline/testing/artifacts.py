@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf import text_format
@@ -23,7 +23,7 @@ _DATA = "data_tfrecord-00000-of-00001.gz"
 
 
 def examples(
-    of: Union[Sequence[int], schema_pb2.Schema, Sequence[Row]],
+    of: Any,
     count: int = 32,
     classes: int = 10,
     splits: Sequence[str] = SPLITS,

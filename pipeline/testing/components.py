@@ -54,22 +54,13 @@ def run_component(component: Callable[..., Any], **arguments: Any) -> Ran:
         Exception: What its driver or executor raised.
     """
     root = new_folder("component")
-    imported = {name: value for name, value in arguments.items() if _artifacts(value)}
     importers = {}
-    for name, value in imported.items():
-        (given,) = _artifacts(value)
-        own = (
-            {key: getattr(given, key) for key in given.PROPERTIES or {} if given.has_property(key)}
-            if hasattr(given, "has_property")
-            else {key: getattr(given, key) for key in given.PROPERTIES or {} if getattr(given, key)}
-        )
-        custom = {
-            key: each.int_value if each.HasField("int_value") else each.string_value
-            for key, each in given.mlmd_artifact.custom_properties.items()
-        }
-        importers[name] = Importer(given.uri, type(given), properties=own, custom_properties=custom).with_id(
-            f"of_{name}"
-        )
+    for name, value in arguments.items():
+        for given in _artifacts(value):
+            proto = given.mlmd_artifact
+            own, custom = _plain(proto.properties), _plain(proto.custom_properties)
+            importer = Importer(given.uri, type(given), properties=own, custom_properties=custom)
+            importers[name] = importer.with_id(f"of_{name}")
     channels = {name: each.outputs["result"] for name, each in importers.items()}
     made = component(**{**arguments, **channels})
     database = metadata.sqlite_metadata_connection_config(os.path.join(root, "metadata.sqlite"))
@@ -85,13 +76,13 @@ def run_component(component: Callable[..., Any], **arguments: Any) -> Ran:
         store = handle.store
         context = store.get_context_by_type_and_name("node", f"{_NAME}.{made.id}")
         (execution,) = store.get_executions_by_context(context.id)
-        kinds = {"int_value", "double_value", "string_value"}
-        properties = {
-            name: next((getattr(value, kind) for kind in kinds if value.HasField(kind)), None)
-            for name, value in execution.custom_properties.items()
-            if not name.startswith("__")
-        }
+        properties = _plain(execution.custom_properties)
+        properties = {name: value for name, value in properties.items() if not name.startswith("__")}
         return Ran(get_output_artifacts(handle, execution.id), properties)
+
+
+def _plain(properties: Any) -> dict[str, Any]:
+    return {name: getattr(value, value.WhichOneof("value")) for name, value in properties.items()}
 
 
 def _artifacts(value: Any) -> list[Artifact]:
@@ -125,7 +116,6 @@ def fn_args(
     Returns:
         The FnArgs; their folders are those of the test.
     """
-
     inputs = {
         specs.EXAMPLES_KEY: examples,
         specs.SCHEMA_KEY: schema,

@@ -74,8 +74,8 @@ def overfits(
         pairs = sorted(set(zip(labels.reshape(-1)[~right].tolist(), predicted[~right].tolist())))[:_SHOWN]
         assert right.mean() >= accuracy, (
             f"the loss fell to {ended:.4g}, but {right.sum()} of {len(right)} examples are predicted in their own "
-            f"class, expected {accuracy:.0%}: {', '.join(f'{new} for {old}' for old, new in pairs)}; labels off by one, "
-            "or a model that predicts otherwise than it trains, as with averages that are not updated"
+            f"class, expected {accuracy:.0%}: {', '.join(f'{new} for {old}' for old, new in pairs)}; labels off by "
+            "one, or a model that predicts otherwise than it trains"
         )
     return losses
 
@@ -84,7 +84,7 @@ def _is_network(target: Any) -> bool:
     return callable(target) and not {"features", "labels"} <= set(inspect.signature(target).parameters)
 
 
-class _Losses(_V1.train.SessionRunHook):  # type: ignore[misc]
+class _Losses(tf.compat.v1.train.SessionRunHook):
     """Keeps the loss of each step."""
 
     def __init__(self) -> None:

@@ -1,9 +1,10 @@
-"""The plug-in of pytest: brings `tf.estimator` back, and keeps what `tfx_estimator.testing` writes in pytest's folder."""
+"""The plug-in of pytest: brings `tf.estimator` back, and gives `tfx_estimator.testing` a folder of pytest."""
 
 from __future__ import annotations
 
 import importlib.machinery
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Optional
@@ -39,7 +40,7 @@ def _bringing_back(execute: Any) -> Any:
             bring_back_estimator()
         except PipelineError as error:
             # Tests that use no Estimator need none of its packages.
-            print(error, file=sys.stderr)
+            warnings.warn(str(error), stacklevel=1)
 
     return exec_module
 
@@ -48,9 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Prepares a session."""
     if "tensorflow" not in sys.modules:
         sys.meta_path.insert(0, _Finder())
-    # Private, and the object that the fixture tmp_path_factory returns; it removes the folders of earlier sessions.
-    factory = config._tmp_path_factory  # type: ignore[attr-defined]
-    folders.MAKERS.append(lambda name: factory.mktemp(name, numbered=True))
+    # Private: the object that the fixture tmp_path_factory returns, which removes the folders of earlier sessions.
+    folders.MAKERS.append(lambda name: config._tmp_path_factory.mktemp(name))  # type: ignore[attr-defined]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
