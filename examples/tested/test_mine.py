@@ -29,7 +29,7 @@ def test_it_predicts_probabilities():
 
 
 def test_it_learns_numbers():
-    x = np.random.default_rng(1).random((32, 5), np.float32)
+    x = np.random.default_rng(1).standard_normal((32, 5), np.float32)
     testing.overfits(models.regress, features={"x": x}, labels=x.sum(1))
 
 

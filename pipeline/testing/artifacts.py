@@ -15,7 +15,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import standard_artifacts
 
 from tfx_estimator.pipeline.testing.arrays import made_up
-from tfx_estimator.pipeline.testing.folders import new_folder
+from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
 from tfx_estimator.pipeline.testing.rows import Row, made_up_rows, schema_of, serialize
 
 SPLITS = ("train", "eval")
@@ -85,8 +85,7 @@ def artifact(kind: str, of: Any = None, **properties: Any) -> Any:
     elif kind == "TransformGraph" and isinstance(of, tuple):
         from tfx_estimator.pipeline.testing.preprocessing import analyze
 
-        scratch = new_folder("analyzed")
-        shutil.copytree(analyze(of[0], of[1], schema_of(of[1]), scratch), made.uri, dirs_exist_ok=True)
+        shutil.copytree(analyze(of[0], of[1], schema_of(of[1])), made.uri, dirs_exist_ok=True)
     elif isinstance(of, Mapping):
         for name, content in of.items():
             Path(made.uri, name).parent.mkdir(parents=True, exist_ok=True)
@@ -104,6 +103,7 @@ def _write_statistics(made: Any, of: Any) -> None:
     made.split_names = of.split_names
     for split in json.loads(of.split_names):
         (file,) = Path(of.uri, f"Split-{split}").iterdir()
-        found = tfdv.generate_statistics_from_tfrecord(str(file))
+        with temporary_in(new_folder("statistics")):
+            found = tfdv.generate_statistics_from_tfrecord(str(file))
         Path(made.uri, f"Split-{split}").mkdir()
         Path(made.uri, f"Split-{split}", "FeatureStats.pb").write_bytes(found.SerializeToString())

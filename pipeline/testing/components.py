@@ -17,7 +17,7 @@ from tfx.types import Artifact
 from tfx.types import standard_component_specs as specs
 
 from tfx_estimator.pipeline.testing.artifacts import artifact
-from tfx_estimator.pipeline.testing.folders import new_folder
+from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
 
 _NAME = "test"
 
@@ -64,14 +64,12 @@ def run_component(component: Callable[..., Any], **arguments: Any) -> Ran:
     channels = {name: each.outputs["result"] for name, each in importers.items()}
     made = component(**{**arguments, **channels})
     database = metadata.sqlite_metadata_connection_config(os.path.join(root, "metadata.sqlite"))
-    LocalDagRunner().run(
-        pipeline.Pipeline(
-            _NAME,
-            os.path.join(root, "artifacts"),
-            components=[*importers.values(), made],
-            metadata_connection_config=database,
+    nodes = [*importers.values(), made]
+    with temporary_in(root):
+        whole = pipeline.Pipeline(
+            _NAME, os.path.join(root, "artifacts"), metadata_connection_config=database, components=nodes
         )
-    )
+        LocalDagRunner().run(whole)
     with metadata.Metadata(database) as handle:
         store = handle.store
         context = store.get_context_by_type_and_name("node", f"{_NAME}.{made.id}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # pytest's, if its plug-in is used.
@@ -18,6 +20,17 @@ def new_folder(name: str) -> str:
     if MAKERS:
         return str(MAKERS[-1](name))
     return tempfile.mkdtemp(prefix=f"{name}-", dir=_root())
+
+
+@contextlib.contextmanager
+def temporary_in(folder: str) -> Iterator[None]:
+    """Has temporary files, such as Beam's, in a folder."""
+    before, tempfile.tempdir = tempfile.tempdir, os.path.join(folder, "tmp")
+    os.makedirs(tempfile.tempdir)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 @functools.cache

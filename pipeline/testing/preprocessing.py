@@ -17,10 +17,12 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
 from tfx_estimator.components.transform.executor import checked
-from tfx_estimator.pipeline.testing.folders import new_folder
+from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
 from tfx_estimator.pipeline.testing.rows import Row, schema_of, serialize
 
 _OPTIONS = ["--direct_num_workers=1", "--direct_running_mode=in_memory"]
+# Folders by function, rows, schema and configuration.
+_ANALYZED: dict[Any, str] = {}
 
 
 def preprocess(
@@ -49,7 +51,7 @@ def preprocess(
         UserCodeError: The function returns no dict of tensors.
     """
     schema = schema or schema_of(rows)
-    graph = tft.TFTransformOutput(analyze(preprocessing_fn, rows, schema, new_folder("preprocessed"), custom_config))
+    graph = tft.TFTransformOutput(analyze(preprocessing_fn, rows, schema, custom_config))
     spec = graph.raw_feature_spec()
     records = serialize(rows, schema)
     found = _rows_of(graph.transform_raw_features(tf.io.parse_example(records, spec)))
@@ -66,18 +68,29 @@ def analyze(
     preprocessing_fn: Callable[..., Any],
     rows: Sequence[Row],
     schema: schema_pb2.Schema,
-    folder: str,
     custom_config: Optional[Mapping[str, Any]] = None,
 ) -> str:
-    """Writes the transform graph of a preprocessing_fn; returns its folder."""
+    """Returns the folder of a preprocessing_fn's transform graph; Beam makes it once for the same rows, in seconds."""
+    records = serialize(rows, schema)
+    key = preprocessing_fn, tuple(records), schema.SerializeToString(), repr(custom_config)
+    if key not in _ANALYZED:
+        _ANALYZED[key] = _analyze(preprocessing_fn, records, schema, dict(custom_config or {}))
+    return _ANALYZED[key]
+
+
+def _analyze(
+    preprocessing_fn: Callable[..., Any], records: list[bytes], schema: schema_pb2.Schema, custom_config: dict[str, Any]
+) -> str:
     function = checked(preprocessing_fn)
     if "custom_config" in inspect.signature(preprocessing_fn).parameters:
-        function = functools.partial(function, custom_config=dict(custom_config or {}))
+        function = functools.partial(function, custom_config=custom_config)
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
     metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
-    raw = [dict(tf.nest.map_structure(_plain, _instance(record, spec))) for record in serialize(rows, schema)]
+    raw = [{name: _plain(each) for name, each in _instance(record, spec).items()} for record in records]
+    folder = new_folder("analyzed")
     graph = os.path.join(folder, "graph")
-    with Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=os.path.join(folder, "tmp")):
+    scratch = os.path.join(folder, "scratch")
+    with temporary_in(folder), Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=scratch):
         analyzed = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(function)
         _ = analyzed | tft_beam.WriteTransformFn(graph)
         _ = metadata | tft_beam.WriteMetadata(os.path.join(graph, tft.TFTransformOutput.RAW_METADATA_DIR), pipeline)

@@ -87,7 +87,7 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
             assert not extra or extra in metadata.metadata("tfx-estimator").get_all("Provides-Extra", [])
     elif program == "docker":
         check_docker(words[1:], folder)
-    elif program == "jupyter":
+    elif program in ("jupyter", "pytest"):
         assert list((ROOT / "examples").glob(f"*/{words[-1]}"))
     else:
         assert words[1:] == ["-m", "venv", ".venv"], "the tests do not know how to check this command"

@@ -1,0 +1,107 @@
+"""The test kit finds five faults in a user's code, and nothing in code without them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tfx.types import standard_artifacts
+
+from tests.examples import copy_example, edit
+from tests.root import run_python
+from tfx_estimator import testing
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+# In the file, what is replaced by what; the test that fails, and what it says.
+FAULTS = [
+    ("models.py", "(labels, logits)", "((labels + 1) % 10, logits)", "learns_the_classes", "0 of 32 examples are pred"),
+    ("models.py", "tf.squeeze(v1.layers.dense(x, 1), 1)", "v1.layers.dense(x, 1)", "learns_numbers", "wrong shapes"),
+    ("models.py", '"adam", "learning_rate": 0.001', '"sgd", "learning_rate": 500.0', "network_learns", "too high or"),
+    ("trips.py", "tft.mean(miles)", "tf.reduce_mean(miles)", "served_is_what", "alone, as a served model gets it"),
+]
+NORMALISED = ("models.py", "v1.get_collection(v1.GraphKeys.UPDATE_OPS)", "[]", "updates_averages", "does not update")
+
+
+def run_tests(project: Path, *arguments: str) -> Any:
+    """Runs the project's tests in its folder, with the plug-in."""
+    plugin = ("-p", "tfx_estimator.pipeline.testing.plugin")
+    given = ("-c", "pytest.ini", "-q", "--tb=line", "--basetemp", str(project / "temporary"), *arguments)
+    (project / "pytest.ini").write_text("[pytest]\n")
+    return run_python("-m", "pytest", *plugin, *given, "test_mine.py", cwd=project)
+
+
+def test_code_without_a_fault_passes_and_writes_in_its_folder_only(tmp_path: Path, temporary_of_session: Path) -> None:
+    project = copy_example("tested", tmp_path)
+    before = set(temporary_of_session.iterdir())
+    done = run_tests(project)
+    assert re.search(r"^9 passed", done.stdout, re.MULTILINE), done.stdout
+    assert {each.name for each in project.iterdir()} - {"__pycache__", ".pytest_cache"} == {
+        *("counting.py", "models.py", "pytest.ini", "temporary", "test_mine.py", "trips.py"),
+    }
+    assert set(temporary_of_session.iterdir()) == before
+
+
+def test_each_fault_fails_the_test_that_names_it(tmp_path: Path) -> None:
+    project = copy_example("tested", tmp_path)
+    for file, old, new, *_ in FAULTS:
+        edit(project / file, old, new)
+    done = run_tests(project, "-k", "not trainer_fn")
+    for *_, name, words in FAULTS:
+        assert re.search(rf"AssertionError: .*{words}", done.stdout), (words, done.stdout)
+        assert re.search(rf"^FAILED .*{name}", done.stdout, re.MULTILINE), (name, done.stdout)
+    assert re.search(r"^4 failed, 4 passed", done.stdout, re.MULTILINE)
+
+
+def test_averages_without_updates_are_found() -> None:
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        x = v1.layers.batch_normalization(features["x"], training=mode == "train")
+        loss = v1.losses.sparse_softmax_cross_entropy(labels, v1.layers.dense(x, 3))
+        step = v1.train.get_global_step()
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=v1.train.AdamOptimizer().minimize(loss, step))
+
+    with pytest.raises(AssertionError, match="does not update batch_normalization/moving_mean, batch_norm"):
+        testing.call_model_fn(model_fn, shape=(4,), classes=3)
+
+
+def test_rows_become_the_artifacts_of_tfx() -> None:
+    import tensorflow_data_validation as tfdv
+    from tfx.components import ExampleValidator, SchemaGen
+
+    rows = [{"x": 0.5 * n, "words": ["a", "b"][: n % 3] or None, "n": n} for n in range(9)]
+    examples = testing.examples(rows)
+    statistics = testing.artifact("ExampleStatistics", examples, made="here")
+    assert statistics.get_string_custom_property("made") == "here"
+    inferred = testing.run_component(SchemaGen, statistics=statistics, infer_feature_shape=True)
+    schema = tfdv.load_schema_text(str(Path(inferred["schema"].uri, "schema.pbtxt")))
+    own = tfdv.load_schema_text(str(Path(testing.artifact("Schema", rows).uri, "schema.pbtxt")))
+    assert {each.name: each.type for each in own.feature} == {each.name: each.type for each in schema.feature}
+    assert {each.name: each.shape for each in own.feature} == {each.name: each.shape for each in schema.feature}
+    ran = testing.run_component(
+        ExampleValidator, statistics=statistics, schema=inferred["schema"], exclude_splits=["eval"]
+    )
+    assert [Path(each).name for each in Path(ran["anomalies"].uri).iterdir()] == ["Split-train"]
+    assert ran.properties == {"exclude_splits": '["eval"]'}
+    assert testing.examples(own, 5).split_names == '["train", "eval"]'
+
+
+def test_images_have_classes_that_can_be_learned() -> None:
+    import tensorflow as tf
+
+    made = testing.examples((4, 4, 3), count=6, classes=3, splits=("all",))
+    assert isinstance(made, standard_artifacts.Examples)
+    (file,) = Path(made.uri, "Split-all").iterdir()
+    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    records = list(tf.data.TFRecordDataset(str(file), "GZIP").as_numpy_iterator())
+    parsed = tf.io.parse_example(records, spec)
+    images = tf.io.decode_raw(parsed["image"], tf.uint8).numpy().astype(int)
+    assert parsed["label"].numpy().tolist() == [0, 1, 2, 0, 1, 2]
+    apart = np.abs(images[:, np.newaxis] - images).mean(axis=2)
+    assert apart[0, 3] < apart[0, [1, 2, 4, 5]].min() / 2
