@@ -38,7 +38,8 @@ def test_the_network_learns():
 
 
 def test_what_is_served_is_what_was_trained():
-    assert len(set(map(int, testing.preprocess(trips.preprocessing_fn, ROWS, label="tipped")["company"]))) == 3
+    found = testing.preprocess(trips.preprocessing_fn, ROWS, label="tipped")
+    assert set(np.concatenate(found["company"])) == {0, 1, 2}
 
 
 def test_the_trainer_fn_trains_and_its_model_serves():
@@ -47,6 +48,11 @@ def test_the_trainer_fn_trains_and_its_model_serves():
     tf.estimator.train_and_evaluate(made["estimator"], made["train_spec"], made["eval_spec"])
     served = testing.export_and_serve(made["estimator"], ROWS, made["eval_input_receiver_fn"], signature="predict")
     assert served["probabilities"].shape == (12, 2)
+
+
+def test_two_replicas_train_as_one_device():
+    x = np.random.default_rng(1).standard_normal((32, 5), np.float32)
+    testing.same_under(["mirrored:2"], models.regress, features={"x": x}, labels=x.sum(1))
 
 
 def test_the_component_measures_a_split():

@@ -39,9 +39,8 @@ def examples(
     Returns:
         The artifact. Images have the features `image`, its uint8 pixels as bytes, and `label`, int64.
     """
-    schema = of if isinstance(of, schema_pb2.Schema) else None
-    if schema is not None:
-        rows: Sequence[Row] = made_up_rows(schema, count)
+    if isinstance(of, schema_pb2.Schema):
+        rows: Sequence[Row] = made_up_rows(of, count)
     elif of and isinstance(of[0], int):
         images, labels = made_up(of, classes, count)
         pixels = (next(iter(images.values())) * 255).astype("uint8")
@@ -54,7 +53,7 @@ def examples(
         folder = Path(made.uri, f"Split-{split}")
         folder.mkdir()
         with tf.io.TFRecordWriter(str(folder / _DATA), "GZIP") as writer:
-            for record in serialize(rows, schema or schema_of(rows)):
+            for record in serialize(rows):
                 writer.write(record)
     return made
 

@@ -53,7 +53,7 @@ def preprocess(
     schema = schema or schema_of(rows)
     graph = tft.TFTransformOutput(analyze(preprocessing_fn, rows, schema, custom_config))
     spec = graph.raw_feature_spec()
-    records = serialize(rows, schema)
+    records = serialize(rows)
     found = _rows_of(graph.transform_raw_features(tf.io.parse_example(records, spec)))
     asked = {name: each for name, each in spec.items() if name != label}
     served = [_rows_of(graph.transform_raw_features(tf.io.parse_example([each], asked))) for each in records]
@@ -71,7 +71,7 @@ def analyze(
     custom_config: Optional[Mapping[str, Any]] = None,
 ) -> str:
     """Returns the folder of a preprocessing_fn's transform graph; Beam makes it once for the same rows, in seconds."""
-    records = serialize(rows, schema)
+    records = serialize(rows)
     key = preprocessing_fn, tuple(records), schema.SerializeToString(), repr(custom_config)
     if key not in _ANALYZED:
         _ANALYZED[key] = _analyze(preprocessing_fn, records, schema, dict(custom_config or {}))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_metadata.proto.v0 import schema_pb2
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import schema_pb2
 
 # A feature's value: one, several in a list, or None if it is missing.
 Row = Mapping[str, Any]
@@ -22,36 +24,48 @@ def values_of(value: Any) -> list[Any]:
     return [each.encode() if isinstance(each, str) else each for each in found]
 
 
+def _kinds(rows: Sequence[Row]) -> dict[str, type]:
+    """Returns the type of each feature: bytes, float or int."""
+    found: dict[str, set[type]] = {}
+    for row in rows:
+        for name, value in row.items():
+            found.setdefault(name, set()).update(map(type, values_of(value)))
+    return {name: next((kind for kind in (bytes, float) if kind in found[name]), int) for name in sorted(found)}
+
+
 def schema_of(rows: Sequence[Row]) -> schema_pb2.Schema:
     """Infers the schema of rows, as SchemaGen does: a feature with as many values in each row has a shape."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
     schema = schema_pb2.Schema()
-    for name in sorted({name for row in rows for name in row}):
-        found = [values_of(row.get(name)) for row in rows]
-        kinds = {type(each) for values in found for each in values}
-        kind = "BYTES" if bytes in kinds else "FLOAT" if float in kinds else "INT"
-        feature = schema.feature.add(name=name, type=schema_pb2.FeatureType.Value(kind))
-        if len(counts := set(map(len, found))) == 1:
+    types = {bytes: schema_pb2.BYTES, float: schema_pb2.FLOAT, int: schema_pb2.INT}
+    for name, kind in _kinds(rows).items():
+        feature = schema.feature.add(name=name, type=types[kind])
+        counts = {len(values_of(row.get(name))) for row in rows}
+        if len(counts) == 1:
             feature.presence.min_fraction = 1.0
             feature.shape.dim.add(size=counts.pop())
     return schema
 
 
-def serialize(rows: Sequence[Row], schema: Optional[schema_pb2.Schema] = None) -> list[bytes]:
-    """Returns rows as serialized tf.Examples; those of a schema without a name are left out."""
-    schema = schema or schema_of(rows)
-    lists = {schema_pb2.BYTES: "bytes_list", schema_pb2.FLOAT: "float_list", schema_pb2.INT: "int64_list"}
+def serialize(rows: Sequence[Row]) -> list[bytes]:
+    """Returns rows as serialized tf.Examples."""
+    lists = {bytes: "bytes_list", float: "float_list", int: "int64_list"}
+    kinds = _kinds(rows)
     found = []
     for row in rows:
         example = tf.train.Example()
-        for feature in schema.feature:
-            if values := values_of(row.get(feature.name)):
-                getattr(example.features.feature[feature.name], lists[feature.type]).value.extend(values)
+        for name, kind in kinds.items():
+            if values := values_of(row.get(name)):
+                getattr(example.features.feature[name], lists[kind]).value.extend(values)
         found.append(example.SerializeToString())
     return found
 
 
 def made_up_rows(schema: schema_pb2.Schema, count: int) -> list[dict[str, Any]]:
     """Makes rows of a schema: numbers of its domains, else from 0 to 9, and words of its domains, else `a` to `j`."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
     random = np.random.default_rng(1)
     words = {each.name: list(each.value) for each in schema.string_domain}
 

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.testing.folders import new_folder
+from tfx_estimator.pipeline.testing.rows import serialize
 
 
 def export_and_serve(
@@ -46,8 +47,6 @@ def export_and_serve(
     function = loaded.signatures[signature]
     takes = function.structured_input_signature[1]
     if len(takes) == 1 and next(iter(takes.values())).dtype == tf.string and not takes.keys() & rows[0].keys():
-        from tfx_estimator.pipeline.testing.rows import serialize
-
         given = dict.fromkeys(takes, tf.constant(serialize(rows)))
     else:
         given = {name: tf.constant([row[name] for row in rows], spec.dtype) for name, spec in takes.items()}

@@ -9,6 +9,7 @@ Of Estimators, with TensorFlow alone:
 
     call_model_fn       Calls a model_fn and runs what it returns: the loss, predictions, metrics.
     overfits            Trains on one batch until its loss has fallen; of networks, with TFX.
+    same_under          Trains under replicas as on one device.
     export_and_serve    Calls the signatures of an exported model.
 
 With TFX:
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.testing.artifacts import artifact, examples
     from tfx_estimator.pipeline.testing.components import Ran, fn_args, run_component
+    from tfx_estimator.pipeline.testing.equivalence import same_under
     from tfx_estimator.pipeline.testing.model_fns import Called, call_model_fn
     from tfx_estimator.pipeline.testing.overfitting import overfits
     from tfx_estimator.pipeline.testing.preprocessing import preprocess
@@ -46,6 +48,7 @@ __all__ = [
     "overfits",
     "preprocess",
     "run_component",
+    "same_under",
 ]
 
 _PLACES = {
@@ -55,6 +58,7 @@ _PLACES = {
     "export_and_serve": "serving",
     "overfits": "overfitting",
     "preprocess": "preprocessing",
+    "same_under": "equivalence",
 }
 
 

@@ -21,6 +21,12 @@ pytestmark = pytest.mark.unit
 OURS = "tfx_estimator"
 
 
+def _attribute(module: str, name: str) -> Any:
+    """Returns a name of a module, which may be a module inside it."""
+    found = importlib.import_module(module)
+    return getattr(found, name) if hasattr(found, name) else importlib.import_module(f"{module}.{name}")
+
+
 def check_python(text: str) -> None:
     """Fails if the code does not parse, or a name or parameter of this project that it uses is missing."""
     tree = ast.parse(text)
@@ -31,7 +37,7 @@ def check_python(text: str) -> None:
                 assert importlib.util.find_spec(alias.name), f"there is no {alias.name}"
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == OURS:
             for alias in node.names:
-                imported[alias.name] = getattr(importlib.import_module(node.module or ""), alias.name)
+                imported[alias.name] = _attribute(node.module or "", alias.name)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in imported:
             continue

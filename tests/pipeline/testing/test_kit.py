@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from tfx.types import standard_artifacts
 
 from tests.examples import copy_example, edit
-from tests.root import run_python
+from tests.model_fn.bridge.test_convert import SITE
+from tests.root import ROOT, run_python
 from tfx_estimator import testing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -23,22 +25,21 @@ FAULTS = [
     ("models.py", '"adam", "learning_rate": 0.001', '"sgd", "learning_rate": 500.0', "network_learns", "too high or"),
     ("trips.py", "tft.mean(miles)", "tf.reduce_mean(miles)", "served_is_what", "alone, as a served model gets it"),
 ]
-NORMALISED = ("models.py", "v1.get_collection(v1.GraphKeys.UPDATE_OPS)", "[]", "updates_averages", "does not update")
 
 
-def run_tests(project: Path, *arguments: str) -> Any:
+def run_tests(project: Path, *arguments: str, **variables: str) -> Any:
     """Runs the project's tests in its folder, with the plug-in."""
     plugin = ("-p", "tfx_estimator.pipeline.testing.plugin")
     given = ("-c", "pytest.ini", "-q", "--tb=line", "--basetemp", str(project / "temporary"), *arguments)
     (project / "pytest.ini").write_text("[pytest]\n")
-    return run_python("-m", "pytest", *plugin, *given, "test_mine.py", cwd=project)
+    return run_python("-m", "pytest", *plugin, *given, "test_mine.py", cwd=project, **variables)
 
 
 def test_code_without_a_fault_passes_and_writes_in_its_folder_only(tmp_path: Path, temporary_of_session: Path) -> None:
     project = copy_example("tested", tmp_path)
     before = set(temporary_of_session.iterdir())
     done = run_tests(project)
-    assert re.search(r"^9 passed", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^10 passed", done.stdout, re.MULTILINE), done.stdout
     assert {each.name for each in project.iterdir()} - {"__pycache__", ".pytest_cache"} == {
         *("counting.py", "models.py", "pytest.ini", "temporary", "test_mine.py", "trips.py"),
     }
@@ -53,7 +54,7 @@ def test_each_fault_fails_the_test_that_names_it(tmp_path: Path) -> None:
     for *_, name, words in FAULTS:
         assert re.search(rf"AssertionError: .*{words}", done.stdout), (words, done.stdout)
         assert re.search(rf"^FAILED .*{name}", done.stdout, re.MULTILINE), (name, done.stdout)
-    assert re.search(r"^4 failed, 4 passed", done.stdout, re.MULTILINE)
+    assert re.search(r"^4 failed, 5 passed", done.stdout, re.MULTILINE)
 
 
 def test_averages_without_updates_are_found() -> None:
@@ -105,3 +106,57 @@ def test_images_have_classes_that_can_be_learned() -> None:
     assert parsed["label"].numpy().tolist() == [0, 1, 2, 0, 1, 2]
     apart = np.abs(images[:, np.newaxis] - images).mean(axis=2)
     assert apart[0, 3] < apart[0, [1, 2, 4, 5]].min() / 2
+
+
+ALONE = """
+import sys
+
+import models
+import numpy as np
+
+from tfx_estimator import testing
+
+X = np.random.default_rng(1).standard_normal((32, 5), np.float32)
+
+
+def test_all():
+    testing.overfits(models.classify)
+    found = testing.call_model_fn(models.regress, "infer", features={"x": X})
+    assert found.predictions["answer"].shape == (32,)
+    testing.same_under(["mirrored:2"], models.regress, features={"x": X}, labels=X.sum(1))
+    assert not [name for name in ("tfx", "tensorflow_transform", "apache_beam") if sys.modules.get(name)]
+"""
+
+
+def test_estimators_are_tested_where_tensorflow_is_installed_alone(tmp_path: Path) -> None:
+    project = copy_example("tested", tmp_path)
+    (project / "site").mkdir()
+    (project / "site" / "sitecustomize.py").write_text(SITE)
+    (project / "test_mine.py").write_text(ALONE)
+    done = run_tests(project, PYTHONPATH=os.pathsep.join(map(str, (project / "site", ROOT / "src", project))))
+    assert re.search(r"^1 passed", done.stdout, re.MULTILINE), done.stdout[-3000:] + done.stderr[-3000:]
+
+
+UNEQUAL = """
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def model_fn(features, labels, mode):
+    x = v1.layers.batch_normalization(v1.layers.dense(features["x"], 8), training=mode == "train")
+    loss = v1.losses.sparse_softmax_cross_entropy(labels, v1.layers.dense(x, 3))
+    with tf.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
+        step = v1.train.get_global_step()
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=v1.train.AdamOptimizer().minimize(loss, step))
+"""
+
+
+def test_statistics_of_a_part_of_the_batch_are_found(importable: Path) -> None:
+    (importable / "normalises.py").write_text(UNEQUAL)
+    import normalises
+
+    with pytest.raises(
+        AssertionError, match=r"after 5 steps under mirrored:2, .*moving_mean is .* apart from one device"
+    ):
+        testing.same_under(["mirrored:2"], normalises.model_fn, shape=(4,), classes=3, examples=12)

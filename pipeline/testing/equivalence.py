@@ -1,0 +1,108 @@
+"""Whether a model_fn trains under several replicas as on one device."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+
+from tfx_estimator.pipeline.testing.arrays import made_up
+from tfx_estimator.pipeline.testing.folders import new_folder
+
+_ONE = "one_device"
+
+
+def same_under(
+    strategies: Sequence[str],
+    model_fn: Any,
+    params: Optional[Mapping[str, Any]] = None,
+    *,
+    shape: Sequence[int] = (28, 28, 1),
+    classes: int = 10,
+    examples: int = 32,
+    steps: int = 5,
+    tolerance: float = 1e-5,
+    features: Any = None,
+    labels: Any = None,
+) -> dict[str, float]:
+    """Trains from the same weights on one device and under each strategy, and compares all variables.
+
+    Each replica takes its part of a batch. It finds a loss that is summed or averaged twice, an optimizer that adds up
+    no gradients, and statistics of a batch that each replica computes of its own part.
+
+    Args:
+        strategies: As in a declaration: `mirrored:2` has two replicas; those of one machine, on logical CPUs.
+        model_fn: A function of a module that can be imported, without randomness such as dropout.
+        params: The model_fn's own.
+        shape: Shape of a made-up example, without the batch.
+        classes: Number of the made-up classes.
+        examples: Number of examples in a batch, a multiple of the replicas.
+        steps: Number of training steps.
+        tolerance: Largest allowed difference of a variable.
+        features: Arrays [examples, …] by name, in place of made-up ones.
+        labels: An array [examples, …].
+
+    Returns:
+        The largest difference under each strategy.
+
+    Raises:
+        AssertionError: A difference is larger.
+    """
+    from tfx_estimator.model_fn.bridge import fresh
+
+    if features is None:
+        features, labels = made_up(shape, classes, examples)
+    place = model_fn.__module__, model_fn.__qualname__
+    request = place, params, features, labels, [_ONE, *strategies], steps, new_folder("same_under")
+    command = fresh.python(fresh.program(__name__, train.__name__))
+    one, *others = fresh.ask(command, request, is_keras_3=False).values()
+    largest = {}
+    for strategy, variables in zip(strategies, others):
+        apart = {name: float(np.max(np.abs(each - one[name]), initial=0.0)) for name, each in variables.items()}
+        largest[strategy] = max(apart.values())
+        wrong = {name: each for name, each in apart.items() if not each <= tolerance}
+        assert not wrong, (
+            f"after {steps} steps under {strategy}, {', '.join(f'{name} is {each:.2g}' for name, each in wrong.items())} "
+            f"apart from one device, expected at most {tolerance:g}"
+        )
+    return largest
+
+
+def train(request: Any) -> dict[str, dict[str, np.ndarray]]:
+    """Returns the variables after a training under each strategy; runs in a fresh process, which has more devices."""
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+    from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
+    from tfx_estimator.pipeline.config.distribution import Distribution
+
+    bring_back_estimator()
+    (module, name), params, features, labels, strategies, steps, folder = request
+    model_fn = operator.attrgetter(name)(importlib.import_module(module))
+    sections = [Distribution.parse_obj({"train": each}).train for each in strategies]
+    configure_devices(*sections)
+    named = {} if params is None else {"params": dict(params)}
+
+    def estimator(place: str, strategy: Any = None) -> Any:
+        config = tf.estimator.RunConfig(tf_random_seed=1, train_distribute=strategy)
+        return tf.estimator.Estimator(model_fn, f"{folder}/{place}", config, **named)
+
+    def batches(replicas: int) -> tf.data.Dataset:
+        # An Estimator's input_fn makes the batches of a replica.
+        data = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
+        return data.batch(len(tf.nest.flatten(features)[0]) // replicas, drop_remainder=True)
+
+    # Replicas create operations in another order, and so would draw other weights.
+    estimator("begun").train(lambda: batches(1), steps=1)
+    found = {}
+    for place, section in zip(strategies, sections):
+        shutil.copytree(f"{folder}/begun", f"{folder}/{place}")
+        trained = estimator(place, make_strategy(section))
+        trained.train(lambda: batches(section.replicas), steps=steps)  # noqa: B023
+        names = [each for each in trained.get_variable_names() if each != tf.compat.v1.GraphKeys.GLOBAL_STEP]
+        found[place] = {each: trained.get_variable_value(each) for each in names}
+    return found
