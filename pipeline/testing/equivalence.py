@@ -65,10 +65,8 @@ def same_under(
         apart = {name: float(np.max(np.abs(each - one[name]), initial=0.0)) for name, each in variables.items()}
         largest[strategy] = max(apart.values())
         wrong = {name: each for name, each in apart.items() if not each <= tolerance}
-        assert not wrong, (
-            f"after {steps} steps under {strategy}, {', '.join(f'{name} is {each:.2g}' for name, each in wrong.items())} "
-            f"apart from one device, expected at most {tolerance:g}"
-        )
+        shown = ", ".join(f"{name} is {each:.2g}" for name, each in wrong.items())
+        assert not wrong, f"after {steps} steps under {strategy}, {shown} apart from one device, expected {tolerance:g}"
     return largest
 
 

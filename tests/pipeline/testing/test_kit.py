@@ -50,11 +50,11 @@ def test_each_fault_fails_the_test_that_names_it(tmp_path: Path) -> None:
     project = copy_example("tested", tmp_path)
     for file, old, new, *_ in FAULTS:
         edit(project / file, old, new)
-    done = run_tests(project, "-k", "not trainer_fn")
+    done = run_tests(project, "-k", " or ".join(name for *_, name, _ in FAULTS))
     for *_, name, words in FAULTS:
         assert re.search(rf"AssertionError: .*{words}", done.stdout), (words, done.stdout)
         assert re.search(rf"^FAILED .*{name}", done.stdout, re.MULTILINE), (name, done.stdout)
-    assert re.search(r"^4 failed, 5 passed", done.stdout, re.MULTILINE)
+    assert re.search(r"^4 failed, 6 deselected", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_averages_without_updates_are_found() -> None:
@@ -123,7 +123,6 @@ def test_all():
     testing.overfits(models.classify)
     found = testing.call_model_fn(models.regress, "infer", features={"x": X})
     assert found.predictions["answer"].shape == (32,)
-    testing.same_under(["mirrored:2"], models.regress, features={"x": X}, labels=X.sum(1))
     assert not [name for name in ("tfx", "tensorflow_transform", "apache_beam") if sys.modules.get(name)]
 """
 
