@@ -32,9 +32,11 @@ def test_a_wheel_holds_every_file_under_one_name(distributions):
         for file in folder.rglob("*")
         if file.is_file() and file.suffix != ".pyc"
     }
-    for name in ("__init__.py", "__main__.py", "estimator.py", "py.typed"):
+    for name in ("__init__.py", "__main__.py", "estimator.py", "testing.py", "py.typed"):
         expected[f"tfx_estimator/{name}"] = (ROOT / "src" / "tfx_estimator" / name).read_bytes()
     assert {name: data for name, data in wheel.items() if ".dist-info/" not in name} == expected
+    plugins = wheel["tfx_estimator-0.2.0.dist-info/entry_points.txt"].decode().partition("[pytest11]\n")[2]
+    assert plugins.strip() == "tfx_estimator = tfx_estimator.pipeline.testing.plugin"
 
 
 def test_an_sdist_has_files_instead_of_links_and_builds_the_same_wheel(distributions):

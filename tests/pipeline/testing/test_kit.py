@@ -28,11 +28,10 @@ FAULTS = [
 
 
 def run_tests(project: Path, *arguments: str, **variables: str) -> Any:
-    """Runs the project's tests in its folder, with the plug-in."""
-    plugin = ("-p", "tfx_estimator.pipeline.testing.plugin")
+    """Runs the project's tests in its folder, with the installed plug-in."""
     given = ("-c", "pytest.ini", "-q", "--tb=line", "--basetemp", str(project / "temporary"), *arguments)
     (project / "pytest.ini").write_text("[pytest]\n")
-    return run_python("-m", "pytest", *plugin, *given, "test_mine.py", cwd=project, **variables)
+    return run_python("-m", "pytest", *given, "test_mine.py", cwd=project, **variables)
 
 
 def test_code_without_a_fault_passes_and_writes_in_its_folder_only(tmp_path: Path, temporary_of_session: Path) -> None:
