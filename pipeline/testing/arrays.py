@@ -29,6 +29,14 @@ def made_up(shape: Sequence[int], classes: int, examples: int) -> tuple[dict[str
     return {IMAGE if len(shape) == 3 else VECTOR: values}, labels
 
 
+def given_or_made_up(features: Any, labels: Any, shape: Sequence[int], classes: int, examples: int) -> tuple[Any, Any]:
+    """Returns what is given, and what is made up in place of the rest."""
+    if features is not None:
+        return features, labels
+    made, own = made_up(shape, classes, examples)
+    return made, own if labels is None else labels
+
+
 def classes_of(predictions: Any) -> np.ndarray | None:
     """Returns the predicted class of each example, int64 [batch]; None if the predictions do not tell.
 
@@ -43,4 +51,6 @@ def classes_of(predictions: Any) -> np.ndarray | None:
         value = np.asarray(named.get(name, ()))
         if value.ndim == 2 and value.shape[1] > 1:
             return value.argmax(axis=1)
+        if value.ndim == 2 and name in ("probabilities", "logits"):
+            return (value[:, 0] > (0.5 if name == "probabilities" else 0)).astype(int)
     return None

@@ -13,6 +13,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import standard_artifacts
+from tfx.types.value_artifact import ValueArtifact
 
 from tfx_estimator.pipeline.testing.arrays import made_up
 from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
@@ -64,8 +65,9 @@ def artifact(kind: str, of: Any = None, **properties: Any) -> Any:
     Args:
         kind: Name of the type: `Schema`, `TransformGraph`, `Model`, …
         of: What it has. Of a Schema: the message, or rows. Of ExampleStatistics: an Examples artifact. Of a
-            TransformGraph: the preprocessing_fn and rows. Of a Model: the folder of a SavedModel. Of any: a folder, or
-            texts or bytes by the names of files.
+            TransformGraph: the preprocessing_fn, rows and, if there are, schema and custom_config. Of a Model: the
+            folder of a SavedModel. Of an Integer, a String and the like: the value. Of any: a folder, or texts or bytes
+            by the names of files.
         properties: Custom properties.
 
     Returns:
@@ -73,6 +75,10 @@ def artifact(kind: str, of: Any = None, **properties: Any) -> Any:
     """
     made = getattr(standard_artifacts, kind)()
     made.uri = new_folder(kind)
+    if isinstance(made, ValueArtifact):
+        made.uri = os.path.join(made.uri, "value")
+        made.write(of)
+        return made
     for name, value in properties.items():
         (made.set_int_custom_property if isinstance(value, int) else made.set_string_custom_property)(name, value)
     if kind == "Schema" and isinstance(of, (list, tuple)):
@@ -84,7 +90,7 @@ def artifact(kind: str, of: Any = None, **properties: Any) -> Any:
     elif kind == "TransformGraph" and isinstance(of, tuple):
         from tfx_estimator.pipeline.testing.preprocessing import analyze
 
-        shutil.copytree(analyze(of[0], of[1], schema_of(of[1])), made.uri, dirs_exist_ok=True)
+        shutil.copytree(analyze(*of), made.uri, dirs_exist_ok=True)
     elif isinstance(of, Mapping):
         for name, content in of.items():
             Path(made.uri, name).parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.orchestration.portable.mlmd.execution_lib import get_output_artifacts
 from tfx.types import Artifact
 from tfx.types import standard_component_specs as specs
+from tfx.types.value_artifact import ValueArtifact
 
 from tfx_estimator.pipeline.testing.artifacts import artifact
 from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
@@ -35,8 +36,10 @@ class Ran:
     properties: dict[str, Any]
 
     def __getitem__(self, key: str) -> Artifact:
-        """Returns the only artifact of an output."""
+        """Returns the only artifact of an output; a value, such as an Integer, is read."""
         (found,) = self.outputs[key]
+        if isinstance(found, ValueArtifact):
+            found.read()
         return found
 
 

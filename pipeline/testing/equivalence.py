@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import operator
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
 
-from tfx_estimator.pipeline.testing.arrays import made_up
+from tfx_estimator.pipeline.testing.arrays import given_or_made_up
 from tfx_estimator.pipeline.testing.folders import new_folder
 
 _ONE = "one_device"
@@ -52,17 +51,23 @@ def same_under(
     Raises:
         AssertionError: A difference is larger.
     """
+    __tracebackhide__ = True
     from tfx_estimator.model_fn.bridge import fresh
 
-    if features is None:
-        features, labels = made_up(shape, classes, examples)
-    place = model_fn.__module__, model_fn.__qualname__
+    features, labels = given_or_made_up(features, labels, shape, classes, examples)
+    name = getattr(model_fn, "__qualname__", "<locals>")
+    assert "<locals>" not in name, "the model_fn must be a function of a module, which a fresh process imports"
+    place = model_fn.__module__, name
     request = place, params, features, labels, [_ONE, *strategies], steps, new_folder("same_under")
     command = fresh.python(fresh.program(__name__, train.__name__))
     one, *others = fresh.ask(command, request, is_keras_3=False).values()
     largest = {}
     for strategy, variables in zip(strategies, others):
-        apart = {name: float(np.max(np.abs(each - one[name]), initial=0.0)) for name, each in variables.items()}
+        apart = {
+            name: float(np.max(np.abs(each - one[name]), initial=0.0))
+            for name, each in variables.items()
+            if name in one
+        }
         largest[strategy] = max(apart.values())
         wrong = {name: each for name, each in apart.items() if not each <= tolerance}
         shown = ", ".join(f"{name} is {each:.2g}" for name, each in wrong.items())
@@ -85,9 +90,9 @@ def train(request: Any) -> dict[str, dict[str, np.ndarray]]:
     configure_devices(*sections)
     named = {} if params is None else {"params": dict(params)}
 
-    def estimator(place: str, strategy: Any = None) -> Any:
+    def estimator(place: str, strategy: Any = None, weights: Optional[str] = None) -> Any:
         config = tf.estimator.RunConfig(tf_random_seed=1, train_distribute=strategy)
-        return tf.estimator.Estimator(model_fn, f"{folder}/{place}", config, **named)
+        return tf.estimator.Estimator(model_fn, f"{folder}/{place}", config, warm_start_from=weights, **named)
 
     def batches(replicas: int) -> tf.data.Dataset:
         # An Estimator's input_fn makes the batches of a replica.
@@ -96,10 +101,10 @@ def train(request: Any) -> dict[str, dict[str, np.ndarray]]:
 
     # Replicas create operations in another order, and so would draw other weights.
     estimator("begun").train(lambda: batches(1), steps=1)
+    begun = f"{folder}/begun"
     found = {}
     for place, section in zip(strategies, sections):
-        shutil.copytree(f"{folder}/begun", f"{folder}/{place}")
-        trained = estimator(place, make_strategy(section))
+        trained = estimator(place, make_strategy(section), begun)
         trained.train(lambda: batches(section.replicas), steps=steps)  # noqa: B023
         names = [each for each in trained.get_variable_names() if each != tf.compat.v1.GraphKeys.GLOBAL_STEP]
         found[place] = {each: trained.get_variable_value(each) for each in names}

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.bridge.kept.reach import ancestors
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.testing.arrays import made_up
+from tfx_estimator.pipeline.testing.arrays import given_or_made_up
 from tfx_estimator.pipeline.testing.folders import new_folder
 
 _V1 = tf.compat.v1
@@ -57,7 +57,7 @@ def call_model_fn(
 
     Args:
         model_fn: The function, or an Estimator.
-        mode: One of tf.estimator.ModeKeys: `train`, `eval` or `infer`.
+        mode: One of tf.estimator.ModeKeys, `train`, `eval` or `infer`; `predict` is the last one.
         params: The model_fn's own.
         features: Arrays [batch, …] by name, or one array; by default made-up ones of this shape.
         labels: An array [batch, …], or arrays by name; by default made-up classes, int64 [batch].
@@ -73,13 +73,14 @@ def call_model_fn(
         AssertionError: The loss is not finite; or in mode `train` the global step does not grow by one, or averages,
             such as those of a batch normalisation, are not updated.
     """
+    __tracebackhide__ = True
     estimator = estimator_of(model_fn, params, config)
-    if features is None:
-        features, labels = made_up(shape, classes, examples)
+    mode = {"predict": ModeKeys.PREDICT}.get(mode, mode)
+    features, labels = given_or_made_up(features, labels, shape, classes, examples)
     with tf.Graph().as_default() as graph:
         _V1.set_random_seed(1)
         step = _V1.train.get_or_create_global_step()
-        tensors = [tf.nest.map_structure(tf.constant, each) for each in (features, labels) if each is not None]
+        tensors = [_constants(each) for each in (features, labels) if each is not None]
         given = (tensors[0], None if mode == ModeKeys.PREDICT or labels is None else tensors[1])
         spec = estimator._call_model_fn(*given, mode, estimator.config)
         metrics = spec.eval_metric_ops or {}
@@ -111,6 +112,10 @@ def call_model_fn(
     )
 
 
+def _constants(values: Any) -> Any:
+    return tf.nest.map_structure(tf.constant, values, expand_composites=True)
+
+
 def estimator_of(model_fn: Any, params: Optional[Mapping[str, Any]] = None, config: Any = None) -> Any:
     """Returns an Estimator of a model_fn, in a folder of the test; one that is given is returned itself."""
     bring_back_estimator()
@@ -123,10 +128,12 @@ def estimator_of(model_fn: Any, params: Optional[Mapping[str, Any]] = None, conf
 
 def _check_averages(graph: tf.Graph, train_op: tf.Operation) -> None:
     """Raises an AssertionError if the train_op leaves out updates of averages."""
+    __tracebackhide__ = True
     reached = ancestors([train_op])
     left_out = [op for op in graph.get_operations() if op.type in _AVERAGING and op not in reached]
     names = sorted({op.inputs[0].op.name for op in left_out})
     assert not names, (
         f"the training step does not update {', '.join(names)}: run the train_op with "
-        "tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))"
+        "tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)); of a Keras layer "
+        "with its get_updates_for(None) and get_updates_for(inputs)"
     )

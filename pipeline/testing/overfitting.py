@@ -9,7 +9,7 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.pipeline.testing.arrays import classes_of, made_up
+from tfx_estimator.pipeline.testing.arrays import classes_of, given_or_made_up
 from tfx_estimator.pipeline.testing.model_fns import call_model_fn, estimator_of
 
 _V1 = tf.compat.v1
@@ -43,7 +43,8 @@ def overfits(
         examples: Number of the made-up examples.
         steps: Number of training steps.
         share: The last step's loss is at most this share of the first one's.
-        accuracy: At least this share of the examples gets its own class, if labels and predictions are classes.
+        accuracy: At least this share of the examples gets its own class, if the labels are integers and there is a
+            prediction class_ids, classes, class, probabilities, logits or scores.
         features: Arrays [batch, …] by name, in place of made-up ones.
         labels: An array [batch, …]: integers are classes.
         trainer: For a network function: options of the declaration's section `trainer`, such as its optimizer.
@@ -54,8 +55,8 @@ def overfits(
     Raises:
         AssertionError: The loss does not fall, or classes are predicted wrongly; or as `call_model_fn`.
     """
-    if features is None:
-        features, labels = made_up(shape, classes, examples)
+    __tracebackhide__ = True
+    features, labels = given_or_made_up(features, labels, shape, classes, examples)
     if _is_network(target):
         losses, predictions = _train_network(target, params or {}, trainer or {}, features, labels, classes, steps)
     else:
@@ -69,9 +70,10 @@ def overfits(
         f"{share:g} of the first: a learning rate too high or too low, or a loss that compares wrong shapes"
     )
     predicted = classes_of(predictions)
-    if predicted is not None and np.issubdtype(labels.dtype, np.integer):
-        right = predicted == labels.reshape(-1)
-        pairs = sorted(set(zip(labels.reshape(-1)[~right].tolist(), predicted[~right].tolist())))[:_SHOWN]
+    own = np.zeros(0) if isinstance(labels, Mapping) else np.asarray(labels).reshape(-1)
+    if predicted is not None and np.issubdtype(own.dtype, np.integer) and own.shape == predicted.shape:
+        right = predicted == own
+        pairs = sorted(set(zip(own[~right].tolist(), predicted[~right].tolist())))[:_SHOWN]
         assert right.mean() >= accuracy, (
             f"the loss fell to {ended:.4g}, but {right.sum()} of {len(right)} examples are predicted in their own "
             f"class, expected {accuracy:.0%}: {', '.join(f'{new} for {old}' for old, new in pairs)}; labels off by "
@@ -101,7 +103,8 @@ class _Losses(tf.compat.v1.train.SessionRunHook):
 
 def _train_estimator(estimator: Any, features: Any, labels: Any, steps: int) -> tuple[list[float], Any]:
     def input_fn() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors((features, labels)).repeat()
+        given = tf.nest.map_structure(np.asarray, (features, labels), expand_composites=True)
+        return tf.data.Dataset.from_tensors(given).repeat()
 
     losses = _Losses()
     try:

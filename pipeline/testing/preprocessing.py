@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -21,8 +21,6 @@ from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
 from tfx_estimator.pipeline.testing.rows import Row, schema_of, serialize
 
 _OPTIONS = ["--direct_num_workers=1", "--direct_running_mode=in_memory"]
-# Folders by function, rows, schema and configuration.
-_ANALYZED: dict[Any, str] = {}
 
 
 def preprocess(
@@ -30,7 +28,7 @@ def preprocess(
     rows: Sequence[Row],
     *,
     schema: Optional[schema_pb2.Schema] = None,
-    label: str = "",
+    label: Union[str, Sequence[str]] = "",
     custom_config: Optional[Mapping[str, Any]] = None,
 ) -> dict[str, list[np.ndarray]]:
     """Analyzes and transforms rows as Transform does, and transforms each one alone as a served model does.
@@ -40,7 +38,7 @@ def preprocess(
         rows: Raw features by name: a number, text or bytes; several in a list; None for a missing one.
         schema: Of the rows; by default as SchemaGen infers it, so that a feature with one value in each row has the
             shape [batch, 1], and one that is missing in some is sparse.
-        label: The feature that a request has not, and the one of the same name that comes out.
+        label: Names of the raw feature that a request has not, and of what is made of it.
         custom_config: As for Transform.
 
     Returns:
@@ -50,16 +48,19 @@ def preprocess(
         AssertionError: A served row differs from the transformed one.
         UserCodeError: The function returns no dict of tensors.
     """
-    schema = schema or schema_of(rows)
+    __tracebackhide__ = True
     graph = tft.TFTransformOutput(analyze(preprocessing_fn, rows, schema, custom_config))
     spec = graph.raw_feature_spec()
     records = serialize(rows)
     found = _rows_of(graph.transform_raw_features(tf.io.parse_example(records, spec)))
-    asked = {name: each for name, each in spec.items() if name != label}
+    labels = {label} if isinstance(label, str) else set(label)
+    asked = {name: each for name, each in spec.items() if name not in labels}
     served = [_rows_of(graph.transform_raw_features(tf.io.parse_example([each], asked))) for each in records]
+    lost = sorted(found.keys() - served[0].keys() - labels)
+    assert not lost, f"{', '.join(lost)} cannot be served: made of {', '.join(labels)}, which a request has not"
     for name, values in found.items():
         for number, (one, alone) in enumerate(zip(values, served)):
-            if name in alone and name != label:
+            if name in alone and name not in labels:
                 _compare(name, number, one, alone[name][0])
     return found
 
@@ -67,24 +68,15 @@ def preprocess(
 def analyze(
     preprocessing_fn: Callable[..., Any],
     rows: Sequence[Row],
-    schema: schema_pb2.Schema,
+    schema: Optional[schema_pb2.Schema] = None,
     custom_config: Optional[Mapping[str, Any]] = None,
 ) -> str:
-    """Returns the folder of a preprocessing_fn's transform graph; Beam makes it once for the same rows, in seconds."""
+    """Writes a preprocessing_fn's transform graph; returns its folder."""
     records = serialize(rows)
-    key = preprocessing_fn, tuple(records), schema.SerializeToString(), repr(custom_config)
-    if key not in _ANALYZED:
-        _ANALYZED[key] = _analyze(preprocessing_fn, records, schema, dict(custom_config or {}))
-    return _ANALYZED[key]
-
-
-def _analyze(
-    preprocessing_fn: Callable[..., Any], records: list[bytes], schema: schema_pb2.Schema, custom_config: dict[str, Any]
-) -> str:
     function = checked(preprocessing_fn)
     if "custom_config" in inspect.signature(preprocessing_fn).parameters:
-        function = functools.partial(function, custom_config=custom_config)
-    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+        function = functools.partial(function, custom_config=dict(custom_config or {}))
+    spec = schema_utils.schema_as_feature_spec(schema or schema_of(rows)).feature_spec
     metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
     raw = [{name: _plain(each) for name, each in _instance(record, spec).items()} for record in records]
     folder = new_folder("analyzed")
@@ -123,6 +115,7 @@ def _rows_of(features: Mapping[str, Any]) -> dict[str, list[np.ndarray]]:
 
 
 def _compare(name: str, number: int, one: np.ndarray, alone: np.ndarray) -> None:
+    __tracebackhide__ = True
     is_float = np.issubdtype(one.dtype, np.floating)
     same = one.shape == alone.shape and (
         np.allclose(one, alone, rtol=1e-5, atol=1e-6, equal_nan=True) if is_float else np.array_equal(one, alone)

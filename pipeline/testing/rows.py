@@ -19,7 +19,7 @@ def values_of(value: Any) -> list[Any]:
     """Returns the values of a feature: bytes, ints or floats."""
     if value is None:
         return []
-    listed = np.asarray(value).reshape(-1).tolist() if isinstance(value, np.ndarray) else value
+    listed = np.asarray(value).reshape(-1).tolist() if isinstance(value, (np.ndarray, np.generic)) else value
     found = listed if isinstance(listed, (list, tuple)) else [listed]
     return [each.encode() if isinstance(each, str) else each for each in found]
 

@@ -35,6 +35,7 @@ def export_and_serve(
     Raises:
         AssertionError: The export has no such signature.
     """
+    __tracebackhide__ = True
     if isinstance(model, (str, os.PathLike)):
         folder = os.fspath(model)
     elif serving_input_receiver_fn is not None:
@@ -49,5 +50,12 @@ def export_and_serve(
     if len(takes) == 1 and next(iter(takes.values())).dtype == tf.string and not takes.keys() & rows[0].keys():
         given = dict.fromkeys(takes, tf.constant(serialize(rows)))
     else:
-        given = {name: tf.constant([row[name] for row in rows], spec.dtype) for name, spec in takes.items()}
+        given = {
+            name: _shaped(tf.constant([row[name] for row in rows], spec.dtype), spec) for name, spec in takes.items()
+        }
     return {name: each.numpy() for name, each in function(**given).items()}
+
+
+def _shaped(values: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+    """Returns numbers as lists of one where the signature takes these."""
+    return tf.reshape(values, [-1, *spec.shape[1:]]) if spec.shape[1:].is_fully_defined() else values

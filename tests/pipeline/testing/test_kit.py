@@ -158,3 +158,35 @@ def test_statistics_of_a_part_of_the_batch_are_found(importable: Path) -> None:
         AssertionError, match=r"after 5 steps under mirrored:2, .*moving_mean is .* apart from one device"
     ):
         testing.same_under(["mirrored:2"], normalises.model_fn, shape=(4,), classes=3, examples=12)
+
+
+def test_a_feature_made_of_the_label_is_found() -> None:
+    rows = [{"fare": np.float32(n + 1), "tips": float(n)} for n in range(6)]
+
+    def leaking(inputs: Any) -> Any:
+        return {"ratio": inputs["tips"] / inputs["fare"], "tips": inputs["tips"]}
+
+    with pytest.raises(AssertionError, match="ratio cannot be served: made of tips, which a request has not"):
+        testing.preprocess(leaking, rows, label="tips")
+
+
+def test_values_and_features_of_any_kind_are_taken() -> None:
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    integer = testing.artifact("Integer", 4)
+    assert (integer.read(), Path(integer.uri).read_text()) == (4, "4")
+
+    def words(features: Any, labels: Any, mode: str) -> Any:
+        column = tf.feature_column.categorical_column_with_hash_bucket("w", 9)
+        columns = [tf.feature_column.indicator_column(column)]
+        logits = v1.layers.dense(v1.feature_column.input_layer(features, columns), 3)
+        if mode == "infer":
+            return tf.estimator.EstimatorSpec(mode, {"probabilities": tf.nn.softmax(logits)})
+        loss = v1.losses.softmax_cross_entropy(labels, logits)
+        step = v1.train.get_global_step()
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=v1.train.AdamOptimizer(0.1).minimize(loss, step))
+
+    sparse = tf.sparse.from_dense([["a", ""], ["b", "b"], ["c", "a"]])
+    assert testing.call_model_fn(words, "predict", features={"w": sparse}).predictions["probabilities"].shape == (3, 3)
+    testing.overfits(words, features={"w": sparse}, labels=np.eye(3, dtype=int))
