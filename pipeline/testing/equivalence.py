@@ -9,10 +9,9 @@ from typing import Any, Optional
 
 import numpy as np
 
+from tfx_estimator.pipeline.config.strategies import ONE_DEVICE
 from tfx_estimator.pipeline.testing.arrays import given_or_made_up
 from tfx_estimator.pipeline.testing.folders import new_folder
-
-_ONE = "one_device"
 
 
 def same_under(
@@ -58,7 +57,7 @@ def same_under(
     name = getattr(model_fn, "__qualname__", "<locals>")
     assert "<locals>" not in name, "the model_fn must be a function of a module, which a fresh process imports"
     place = model_fn.__module__, name
-    request = place, params, features, labels, [_ONE, *strategies], steps, new_folder("same_under")
+    request = place, params, features, labels, [ONE_DEVICE, *strategies], steps, new_folder("same_under")
     command = fresh.python(fresh.program(__name__, train.__name__))
     one, *others = fresh.ask(command, request, is_keras_3=False).values()
     largest = {}
