@@ -193,7 +193,8 @@ def make(name: str, folder: str) -> Any:
         "cosine_of_v1": lambda: v1.LinearClassifier(
             wide(), folder, optimizer=lambda: old.MomentumOptimizer(old.cosine_decay(0.02, step(), 12), 0.9)
         ),
-        "dropout": lambda: v2.DNNClassifier([6], [numeric()], folder, dropout=0.3),
+        # Of one number, all six rectified units may be dead.
+        "dropout": lambda: v2.DNNClassifier([6], [numeric()], folder, dropout=0.3, activation_fn=tf.nn.tanh),
     }
     return makers[name]()
 
