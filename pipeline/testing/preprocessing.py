@@ -52,10 +52,11 @@ def preprocess(
     graph = tft.TFTransformOutput(analyze(preprocessing_fn, rows, schema, custom_config))
     spec = graph.raw_feature_spec()
     records = serialize(rows)
-    found = _rows_of(graph.transform_raw_features(tf.io.parse_example(records, spec)))
+    transform = _in_float32(graph.transform_raw_features)
+    found = _rows_of(transform(tf.io.parse_example(records, spec)))
     labels = {label} if isinstance(label, str) else set(label)
     asked = {name: each for name, each in spec.items() if name not in labels}
-    served = [_rows_of(graph.transform_raw_features(tf.io.parse_example([each], asked))) for each in records]
+    served = [_rows_of(transform(tf.io.parse_example([each], asked))) for each in records]
     lost = sorted(found.keys() - served[0].keys() - labels)
     assert not lost, f"{', '.join(lost)} cannot be served: made of {', '.join(labels)}, which a request has not"
     for name, values in found.items():
@@ -63,6 +64,22 @@ def preprocess(
             if name in alone and name not in labels:
                 _compare(name, number, one, alone[name][0])
     return found
+
+
+def _in_float32(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a call of a Keras layer, which would cast its inputs to the half precision of an earlier test."""
+    mixed_precision = tf.keras.mixed_precision
+
+    @functools.wraps(transform)
+    def call(features: Any) -> Any:
+        before = mixed_precision.global_policy()
+        mixed_precision.set_global_policy("float32")
+        try:
+            return transform(features)
+        finally:
+            mixed_precision.set_global_policy(before)
+
+    return call
 
 
 def analyze(
