@@ -101,7 +101,7 @@ def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3
         with open(log, encoding="utf-8", errors="replace") as text:
             last = [line.rstrip() for line in text if line.strip()][-3:]
         raise PipelineError(
-            "\n".join([f"the process of the Keras model ended with exit code {code}", *last]),
+            "\n".join([f"the fresh process ended with exit code {code}", *last]),
             expected="a result",
             todo="see its last lines above",
         )

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from tfx_estimator.model_fn.bridge import fresh
 from tfx_estimator.pipeline.config.strategies import ONE_DEVICE
 from tfx_estimator.pipeline.testing.arrays import given_or_made_up
 from tfx_estimator.pipeline.testing.folders import new_folder
@@ -51,8 +52,6 @@ def same_under(
         AssertionError: A difference is larger.
     """
     __tracebackhide__ = True
-    from tfx_estimator.model_fn.bridge import fresh
-
     features, labels = given_or_made_up(features, labels, shape, classes, examples)
     name = getattr(model_fn, "__qualname__", "<locals>")
     assert "<locals>" not in name, "the model_fn must be a function of a module, which a fresh process imports"

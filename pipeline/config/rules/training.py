@@ -109,8 +109,7 @@ def _one_copy(case: Case) -> Any:
     """Returns why a kept training cannot be on several devices, if it is declared to be."""
     if case.train.asynchronous:
         return {"why": "the weights of its graph cannot be in other processes"}
-    is_divided = case.train.replicas > 1 or case.distribution.eval.distributes
-    return is_divided and case.kept["uncut"] and {"why": case.kept["uncut"]}
+    return case.train.replicas > 1 and case.kept["uncut"] and {"why": case.kept["uncut"]}
 
 
 def _modes_left_out(case: Case) -> Any:
@@ -140,6 +139,13 @@ KEPT = given(
         "{trainer.model} was kept without {modes}",
         "mend the model_fn in that mode, and keep its training again",
         "a training that evaluates and predicts",
+    ),
+    Rule(
+        "trainer.distribution.eval.strategy",
+        lambda case: case.distribution.eval.distributes and case.kept["uncut"] and {"why": case.kept["uncut"]},
+        "{trainer.model} is evaluated on one device: {why}",
+        "choose one_device",
+        depends=("trainer.model",),
     ),
     of_strategy(STRATEGY, _one_copy, "{trainer.model} trains on one device: {why}", "choose one_device"),
 )

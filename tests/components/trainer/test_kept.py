@@ -153,7 +153,7 @@ def test_what_a_kept_training_cannot_be_is_told_first(tmp_path: Path) -> None:
         "train_steps: 60}": "set trainer.path: keras",
         "path: keras, train_steps: 50}": "was kept at step 50",
         "path: keras, train_steps: 60, distribution: {train: mirrored:2}}": "trains on one device: it applies in a",
-        "path: keras, train_steps: 60, distribution: {eval: mirrored:2}}": "trains on one device: it applies in a",
+        "path: keras, train_steps: 60, distribution: {eval: mirrored:2}}": "evaluated on one device: it applies",
         "path: keras, train_steps: 60, distribution: {train: {strategy: parameter_server, workers: 2}}}": "processes",
     }
     for words, sentence in wrong.items():
