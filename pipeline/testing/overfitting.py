@@ -36,7 +36,8 @@ def overfits(
     are not updated.
 
     Args:
-        target: A model_fn, an Estimator, or a network function of `trainer.model`, which gets the number of classes.
+        target: A model_fn, an Estimator, a compiled Keras model, or a network function of `trainer.model`, which gets
+            the number of classes.
         params: The function's own.
         shape: Shape of a made-up example, without the batch: named `image` if it has three dimensions, else `x`.
         classes: Number of the made-up classes.
@@ -45,7 +46,7 @@ def overfits(
         share: The last step's loss is at most this share of the first one's.
         accuracy: At least this share of the examples gets its own class, if the labels are integers and there is a
             prediction class_ids, classes, class, probabilities, logits or scores.
-        features: Arrays [batch, …] by name, in place of made-up ones.
+        features: Arrays [batch, …] by name, or as the Keras model takes them, in place of made-up ones.
         labels: An array [batch, …]: integers are classes.
         trainer: For a network function: options of the declaration's section `trainer`, such as its optimizer.
 
@@ -56,8 +57,12 @@ def overfits(
         AssertionError: The loss does not fall, or classes are predicted wrongly; or as `call_model_fn`.
     """
     __tracebackhide__ = True
+    is_keras = hasattr(target, "fit")
+    is_made_up = features is None
     features, labels = given_or_made_up(features, labels, shape, classes, examples)
-    if _is_network(target):
+    if is_keras:
+        losses, predictions = _fit(target, next(iter(features.values())) if is_made_up else features, labels, steps)
+    elif _is_network(target):
         losses, predictions = _train_network(target, params or {}, trainer or {}, features, labels, classes, steps)
     else:
         estimator = estimator_of(target, params)
@@ -132,7 +137,10 @@ def _train_network(
     section = TrainerSection.parse_obj({**given, "params": dict(params)})
     spec = {name: tf.io.FixedLenFeature(each.shape[1:], each.dtype) for name, each in features.items()}
     maker = ModelMaker(section, classes, {**spec, "label": tf.io.FixedLenFeature([], tf.int64)}, function=function)
-    model = maker.make_compiled(1)
+    return _fit(maker.make_compiled(1), features, labels, steps)
+
+
+def _fit(model: Any, features: Any, labels: Any, steps: int) -> tuple[list[float], Any]:
     batches = tf.data.Dataset.from_tensors((features, labels)).repeat()
     losses = model.fit(batches, epochs=steps, steps_per_epoch=1, verbose=0).history["loss"]
     return losses, np.asarray(model(features, training=False))

@@ -13,6 +13,12 @@ import pytest
 
 from tfx_estimator.pipeline.testing import folders
 
+# Hundreds of lines of libraries about their own code, and advice to rewrite what this package lets go on.
+_IGNORED = (
+    r"ignore::DeprecationWarning:(gast|tfx|ml_metadata|apache_beam|tensorflow\w*)\b",
+    r"ignore:`tf\.layers\.:UserWarning",
+)
+
 
 class _Finder:
     """Brings `tf.estimator` back as soon as TensorFlow is imported."""
@@ -47,6 +53,8 @@ def _bringing_back(execute: Any) -> Any:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepares a session."""
+    # At the front: the user's own filters come later, and win.
+    config.getini("filterwarnings")[:0] = _IGNORED
     if "tensorflow" not in sys.modules:
         sys.meta_path.insert(0, _Finder())
     # Private: the object that the fixture tmp_path_factory returns, which removes the folders of earlier sessions.

@@ -24,7 +24,7 @@ _OPTIONS = ["--direct_num_workers=1", "--direct_running_mode=in_memory"]
 
 
 def preprocess(
-    preprocessing_fn: Callable[..., Any],
+    preprocessing_fn: Any,
     rows: Sequence[Row],
     *,
     schema: Optional[schema_pb2.Schema] = None,
@@ -34,7 +34,7 @@ def preprocess(
     """Analyzes and transforms rows as Transform does, and transforms each one alone as a served model does.
 
     Args:
-        preprocessing_fn: The function.
+        preprocessing_fn: The function; or its TransformGraph, if several tests share one.
         rows: Raw features by name: a number, text or bytes; several in a list; None for a missing one.
         schema: Of the rows; by default as SchemaGen infers it, so that a feature with one value in each row has the
             shape [batch, 1], and one that is missing in some is sparse.
@@ -49,7 +49,9 @@ def preprocess(
         UserCodeError: The function returns no dict of tensors.
     """
     __tracebackhide__ = True
-    graph = tft.TFTransformOutput(analyze(preprocessing_fn, rows, schema, custom_config))
+    is_function = callable(preprocessing_fn)
+    folder = analyze(preprocessing_fn, rows, schema, custom_config) if is_function else preprocessing_fn.uri
+    graph = tft.TFTransformOutput(folder)
     spec = graph.raw_feature_spec()
     records = serialize(rows)
     transform = _in_float32(graph.transform_raw_features)
@@ -58,7 +60,10 @@ def preprocess(
     asked = {name: each for name, each in spec.items() if name not in labels}
     served = [_rows_of(transform(tf.io.parse_example([each], asked))) for each in records]
     lost = sorted(found.keys() - served[0].keys() - labels)
-    assert not lost, f"{', '.join(lost)} cannot be served: made of {', '.join(labels)}, which a request has not"
+    assert not lost, (
+        f"{', '.join(lost)} cannot be served: made of {', '.join(labels)}, which a request has not; what is itself a "
+        "label is named in `label`, too"
+    )
     for name, values in found.items():
         for number, (one, alone) in enumerate(zip(values, served)):
             if name in alone and name not in labels:

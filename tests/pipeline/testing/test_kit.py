@@ -38,7 +38,7 @@ def test_code_without_a_fault_passes_and_writes_in_its_folder_only(tmp_path: Pat
     project = copy_example("tested", tmp_path)
     before = set(temporary_of_session.iterdir())
     done = run_tests(project)
-    assert re.search(r"^10 passed", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^10 passed in", done.stdout, re.MULTILINE), done.stdout
     assert {each.name for each in project.iterdir()} - {"__pycache__", ".pytest_cache"} == {
         *("counting.py", "models.py", "pytest.ini", "temporary", "test_mine.py", "trips.py"),
     }
@@ -197,3 +197,18 @@ def test_values_and_features_of_any_kind_are_taken() -> None:
     sparse = tf.sparse.from_dense([["a", ""], ["b", "b"], ["c", "a"]])
     assert testing.call_model_fn(words, "predict", features={"w": sparse}).predictions["probabilities"].shape == (3, 3)
     testing.overfits(words, features={"w": sparse}, labels=np.eye(3, dtype=int))
+
+
+def test_a_compiled_keras_model_is_taken() -> None:
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    for rate in (0.01, 1e-9):
+        model = tf.keras.Sequential([layers.Dense(32, "relu", input_shape=(6,)), layers.Dense(4)])
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(tf.keras.optimizers.Adam(rate), loss)
+        if rate == 0.01:
+            assert len(testing.overfits(model, shape=(6,), classes=4)) == 100
+        else:
+            with pytest.raises(AssertionError, match=r"the loss went from .* in 100 steps"):
+                testing.overfits(model, shape=(6,), classes=4)
