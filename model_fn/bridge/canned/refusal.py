@@ -10,5 +10,6 @@ def refused(what: str, todo: str = "") -> UserCodeError:
     return UserCodeError(
         f"{what} cannot be written as a Keras model yet",
         expected="DNN, Linear or DNNLinearCombined, with the parts that docs/way-out-canned.md lists",
-        todo=todo or "write this part by hand, and convert the rest without it; or keep its graph, by --to graph",
+        todo=todo
+        or "write this part by hand, and convert the rest without it; or keep all of it, by --estimator and --to kept",
     )
