@@ -97,7 +97,7 @@ def train(request: Any) -> dict[str, dict[str, np.ndarray]]:
         data = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
         return data.batch(len(tf.nest.flatten(features)[0]) // replicas, drop_remainder=True)
 
-    found = {}
+    found: dict[str, Any] = {}
     for place, section in zip(strategies, sections):
         # Replicas create operations in another order, and so would draw other weights.
         trained = estimator(place, make_strategy(section), f"{folder}/{ONE_DEVICE}/model.ckpt-0" if found else None)

@@ -10,20 +10,27 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge import optimizers
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.model_fn.bridge.canned.text import Source
-from tfx_estimator.model_fn.bridge.optimizers import ROWS
+from tfx_estimator.model_fn.bridge.optimizers import ROWS, Row
 
 _LEGACY = ("SGD", "Adam", "Adagrad", "Ftrl", "RMSprop")
+_SHRINKS = ("l1_regularization_strength", "l2_regularization_strength")
 # Default values, which are not written.
 _DEFAULTS = {"decay": 0.0, "momentum": 0.0, "nesterov": False, "amsgrad": False, "centered": False, "beta": 0.0}
-_DEFAULTS |= {"l1_regularization_strength": 0.0, "l2_regularization_strength": 0.0}
-_DEFAULTS |= {"l2_shrinkage_regularization_strength": 0.0}
-_OLD = {row.old: row for row in ROWS.values() if row.old}
+_DEFAULTS |= dict.fromkeys(_SHRINKS, 0.0) | {"l2_shrinkage_regularization_strength": 0.0}
+_PROXIMAL = ROWS["adagrad"]._replace(
+    keras="ProximalAdagrad",
+    old="ProximalAdagradOptimizer",
+    options=[each for each in ROWS["ftrl"].options if each.name in (*_SHRINKS, "initial_accumulator_value")],
+)
+_OLD = {row.old: row for row in (*ROWS.values(), _PROXIMAL) if row.old}
 # A momentum of 0 with which Keras skips slots of rows that no example has, and still has a momentum slot.
 ALWAYS_WITH_SLOT = Source("lambda: 0.0")
-# A class in network.py, used when the rate changes: Keras's momentum slot contains the rate.
-MOMENTUM = "Momentum"
+# Classes in network.py. Keras's momentum slot contains the rate, which may change; and Keras has no ProximalAdagrad.
+_MOMENTUM = "Momentum"
+OWN = {_MOMENTUM, _PROXIMAL.keras}
 _NOT_IN_KERAS_3 = {"decay", "amsgrad", "clipnorm", "clipvalue", "global_clipnorm"}
 _TO_KERAS_2 = "convert to keras2"
 
@@ -33,7 +40,7 @@ class Optimizer:
     """An optimizer of `tf.keras.optimizers.legacy`, to be written.
 
     Args:
-        kind: The class; MOMENTUM is one in network.py.
+        kind: The class; one of OWN is in network.py.
         options: Its arguments.
         factor: Multiplies the values of the old momentum slot.
     """
@@ -64,6 +71,13 @@ def describe(optimizer: Any) -> Optimizer:
             )
     options = {key: _number(value, name, key) for key, value in optimizer.get_config().items() if key != "name"}
     return Optimizer(name, _without_defaults(options))
+
+
+def row_of(optimizer: Any) -> Row:
+    """Returns the row of an optimizer that `describe` takes."""
+    row = _OLD.get(type(optimizer).__name__) or optimizers.row_of(optimizer)
+    assert row is not None
+    return row
 
 
 def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optimizer:
@@ -107,7 +121,7 @@ def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
     if kind == "Adagrad":
         # TensorFlow 1 has none; Keras replaces 0 by its default.
         options["epsilon"] = 1e-30
-    if kind == MOMENTUM and not isinstance(options["learning_rate"], dict):
+    if kind == _MOMENTUM and not isinstance(options["learning_rate"], dict):
         kind, factor = "SGD", -options["learning_rate"]
     return Optimizer(kind, _without_defaults(options), factor)
 

@@ -311,6 +311,33 @@ class Momentum(tf.keras.optimizers.legacy.SGD):
         return tf.raw_ops.ResourceSparseApplyMomentum(grad=grad, indices=indices, **self._options(var, apply_state))
 
 
+class ProximalAdagrad(tf.keras.optimizers.legacy.Adagrad):
+    """Adagrad that shrinks the weights, as in `tf.compat.v1.train`."""
+
+    def __init__(
+        self,
+        learning_rate,
+        initial_accumulator_value=0.1,
+        l1_regularization_strength=0.0,
+        l2_regularization_strength=0.0,
+    ):
+        super().__init__(learning_rate, initial_accumulator_value)
+        self.shrinks = {"l1": l1_regularization_strength, "l2": l2_regularization_strength}
+
+    def _options(self, var, apply_state):
+        key = var.device, var.dtype.base_dtype
+        found = (apply_state or {}).get(key) or self._fallback_apply_state(*key)
+        slot = self.get_slot(var, "accumulator")
+        return {"var": var.handle, "accum": slot.handle, "lr": found["lr_t"], **self.shrinks}
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        return tf.raw_ops.ResourceApplyProximalAdagrad(grad=grad, **self._options(var, apply_state))
+
+    def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+        options = self._options(var, apply_state)
+        return tf.raw_ops.ResourceSparseApplyProximalAdagrad(grad=grad, indices=indices, **options)
+
+
 def places(model):
     """Returns a compiled model's variables: LAYER/VARIABLE, and LAYER/VARIABLE/SLOT of an optimizer."""
     found, names = {}, {}

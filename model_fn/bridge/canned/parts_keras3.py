@@ -88,6 +88,16 @@ class Adagrad(Steps):
         return {"lr": rate, "epsilon": self.options["epsilon"]}
 
 
+class ProximalAdagrad(Steps):
+    """Adagrad that shrinks the weights."""
+
+    operation, kept = "ProximalAdagrad", {"accum": ("accumulator", "initial_accumulator_value")}
+    defaults = {"initial_accumulator_value": 0.1, "l1_regularization_strength": 0.0, "l2_regularization_strength": 0.0}
+
+    def arguments(self, rate):
+        return {"lr": rate, **{name: self.options[f"{name}_regularization_strength"] for name in ("l1", "l2")}}
+
+
 class Adam(Steps):
     """Adam that updates all rows of an embedding, also those without a gradient."""
 

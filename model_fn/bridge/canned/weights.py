@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tfx_estimator.model_fn.bridge.canned.optimizers import Optimizer
+from tfx_estimator.model_fn.bridge.canned.optimizers import Optimizer, row_of
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied
-from tfx_estimator.model_fn.bridge.optimizers import numbers_of, row_of, saved_name, slots_of
+from tfx_estimator.model_fn.bridge.optimizers import numbers_of, saved_name, slots_of
 from tfx_estimator.model_fn.bridge.session import Training
 from tfx_estimator.model_fn.bridge.tensors import (
     GLOBAL_STEP,
@@ -55,10 +55,9 @@ def place(
         for key, each in numbers_of(optimizer).items():
             name, rule = saved_name(each), _SET if key in getattr(optimizer, "_hyper", {}) else _COUNTED
             found.setdefault(name, Placed(Tensor(name, (), HYPERPARAMETER), "", rule))
-        row, rule = row_of(optimizer), _OF_WEIGHT if factor == 1.0 else _BY_RATE
-        assert row is not None
+        rule = _OF_WEIGHT if factor == 1.0 else _BY_RATE
         variables = training.graph.get_collection("trainable_variables")
-        for name, (weight, slot) in slots_of(optimizer, row, variables).items():
+        for name, (weight, slot) in slots_of(optimizer, row_of(optimizer), variables).items():
             if weight in weights:
                 tensor = Tensor(name, (), SLOT, weight, name.rpartition("/")[2])
                 found[name] = Placed(tensor, f"{weights[weight]}/{slot.keras2}", rule, factor)

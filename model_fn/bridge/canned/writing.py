@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.bridge.canned import parts, parts_keras3
 from tfx_estimator.model_fn.bridge.canned.columns import REGISTERED, Columns, Input
 from tfx_estimator.model_fn.bridge.canned.head import BINARY, CLASSES, LABELS, REGRESSION, WEIGHTED_MEAN, Head
-from tfx_estimator.model_fn.bridge.canned.optimizers import ALWAYS_WITH_SLOT, MOMENTUM, Optimizer
+from tfx_estimator.model_fn.bridge.canned.optimizers import ALWAYS_WITH_SLOT, OWN, Optimizer
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.canned.text import Source, call, indented, literal
 from tfx_estimator.model_fn.bridge.canned.tracing import lines_of
@@ -118,8 +118,8 @@ def write(
         f"return CannedModel(inputs=inputs, outputs={both}, name={literal(_snake(canned.name))})",
     ]
     own = {each.kind for each in optimizers.values()} if is_keras_3 else set()
-    if not is_keras_3 and any(each.kind == MOMENTUM for each in optimizers.values()):
-        columns.parts.add(MOMENTUM)
+    if not is_keras_3:
+        columns.parts |= OWN & {each.kind for each in optimizers.values()}
     body = [
         _header(canned, columns, _KERAS_3 if is_keras_3 else _KERAS_2),
         *_parts(columns.parts),
@@ -316,7 +316,7 @@ def _optimizer(optimizer: Optimizer, place: str = "tf.keras.optimizers.legacy.")
             given = {key: each for key, each in value["config"].items() if key != "name" and each != usual[key]}
             text = call(f"tf.keras.optimizers.schedules.{kind.__name__}", **given)
         options.append(f"{name}={text}")
-    return f"{'' if optimizer.kind == MOMENTUM else place}{optimizer.kind}({', '.join(options)})"
+    return f"{'' if optimizer.kind in OWN else place}{optimizer.kind}({', '.join(options)})"
 
 
 def _snake(name: str) -> str:

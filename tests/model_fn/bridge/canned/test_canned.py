@@ -177,6 +177,13 @@ def make(name: str, folder: str) -> Any:
         ),
         "adam_of_v1": lambda: v1.DNNRegressor([6], deep(), folder, optimizer="Adam", activation_fn=tf.nn.tanh),
         "momentum_of_v1": lambda: v1.LinearClassifier(wide(), folder, optimizer=old.MomentumOptimizer(0.01, 0.9)),
+        "proximal_of_v1": lambda: v1.DNNClassifier(
+            [6],
+            [*deep(), *shared()],
+            folder,
+            n_classes=3,
+            optimizer=old.ProximalAdagradOptimizer(0.1, l1_regularization_strength=0.01),
+        ),
         "rmsprop_of_v1": lambda: v1.LinearRegressor(wide(), folder, optimizer=old.RMSPropOptimizer(0.01)),
         "regressor": lambda: v2.DNNRegressor(
             [6],
@@ -200,7 +207,8 @@ def make(name: str, folder: str) -> Any:
 
 
 def batches(name: str) -> tf.data.Dataset:
-    labels: Any = {"dnn": WORDS, "dnn_adam": WORDS, "dnn_of_v1": NUMBERS}.get(name, (NUMBERS > 0).astype(int))
+    of_three = {"dnn": WORDS, "dnn_adam": WORDS, "dnn_of_v1": NUMBERS, "proximal_of_v1": NUMBERS}
+    labels: Any = of_three.get(name, (NUMBERS > 0).astype(int))
     if name == "labels":
         # No label for some examples, two for others.
         places = np.argwhere(np.stack([NUMBERS == 1, NUMBERS > 0], axis=1))
@@ -263,6 +271,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         pytest.param("dnn_of_v1", marks=pytest.mark.long),
         pytest.param("adam_of_v1", marks=pytest.mark.long),
         pytest.param("momentum_of_v1", marks=pytest.mark.long),
+        "proximal_of_v1",
         pytest.param("rmsprop_of_v1", marks=pytest.mark.long),
         "regressor",
         "labels",
@@ -382,6 +391,7 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
         "rmsprop_of_v1",
         "rmsprop",
         "centered",
+        "proximal_of_v1",
         "sgd",
     ],
 )
