@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,20 @@ def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test's folder, on `sys.path`."""
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Calls the command line, which must end with `code`; returns what was printed since the last look."""
+
+    def call(*words: str, code: int = 0) -> Any:
+        from tfx_estimator.__main__ import main
+
+        ended, printed = main([*words]), capsys.readouterr()
+        assert ended == code, printed.err
+        return printed
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ import pytest
 
 from tests.folders import write_files
 from tests.root import run_python
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.experiments.bench.strategies import Contender, Plan, choose, parse_contenders
@@ -49,30 +48,16 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--set", "trainer={module_file: own.py, train_steps: 5}"], ["it defines run_fn", "trainer_fn"]),
     ],
 )
-def test_wrong_arguments_are_refused_at_once(tmp_path, monkeypatch, capsys, arguments, texts):
+def test_wrong_arguments_are_refused_at_once(tmp_path, monkeypatch, cli, arguments, texts):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, {"own.py": RUN_FN, "full/strategies.json": "{}"})
-    assert main(["bench", "strategies", "digits", *arguments]) == 2
-    stderr = capsys.readouterr().err
+    stderr = cli("bench", "strategies", "digits", *arguments, code=2).err
     for text in texts:
         assert text in stderr
     assert "to do:" in stderr
     # The fix names only options that were given.
     assert "--set" in arguments or "--set" not in stderr
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "own.py", "strategies.json"]
-
-
-@pytest.mark.unit
-def test_refusing_imports_nothing_heavy():
-    code = (
-        "import sys; from tfx_estimator.__main__ import main; code = main(sys.argv[1:]);"
-        "found = {'tensorflow', 'tfx', 'matplotlib', 'rich'} & set(sys.modules);"
-        "assert not found, found; sys.exit(code)"
-    )
-    arguments = ["bench", "strategies", "digits", "--strategies", "mirrored:3"]
-    done = run_python("-c", code, *arguments)
-    assert done.returncode == 2, done.stderr
-    assert "64 examples do not divide evenly among 3 " in done.stderr
 
 
 @pytest.mark.unit

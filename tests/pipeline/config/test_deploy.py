@@ -45,7 +45,6 @@ SMALL = (
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_complete_declaration_is_accepted(target):
     deploy = load("digits", WHOLE[target], target).declaration.deploy
-    assert deploy is not None
     trainer, pusher = deploy.nodes.of("Trainer"), deploy.nodes.of("Pusher")
     assert (trainer.retries, trainer.cpu, pusher.cpu) == (3, 8, 2)
 

@@ -15,6 +15,8 @@ from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run import dry_run
+from tfx_estimator.pipeline.run.dry_run import Memory
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -73,11 +75,10 @@ def test_warm_start_weights_of_another_network_are_reported_before_ingestion(dec
     ids=["dry run", "estimate"],
 )
 def test_a_dry_run_and_an_estimate_have_a_deadline(
-    fresh_tasks, declare, capsys, monkeypatch, verb, begins, message, offers
+    fresh_tasks, declare, cli, monkeypatch, verb, begins, message, offers
 ):
     monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
-    assert main([*verb, declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
-    output = capsys.readouterr()
+    output = cli(*verb, declare(), "--set", "trainer.stall_timeout=0.2", code=4)
     assert output.err.startswith(begins)
     assert message in output.err
     assert ("--no-dry-run" in output.err) is offers
@@ -96,8 +97,6 @@ def test_an_endless_loop_is_reported_long_before_the_deadline(deep, tmp_path):
 
 @pytest.mark.long
 def test_a_thread_that_is_left_running_is_not_waited_for(declare):
-    from tfx_estimator.pipeline.run import dry_run
-
     left = "import threading; threading.Thread(target=__import__('time').sleep, args=(600,)).start()"
     with dry_run.begin(load(declare(left))) as trial:
         tried = trial.wait()
@@ -134,8 +133,6 @@ PREPROCESSED = 'transform: {preprocessing_fn: "own_preprocessing:scaled"}\n'
 
 @pytest.mark.unit
 def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, tmp_path):
-    from tfx_estimator.pipeline.run.dry_run import Memory
-
     def memory(*overrides: str) -> Memory:
         return Memory(load(str(tmp_path / "tried.yaml"), overrides), PipelineFolders(str(tmp_path / "runs"), "tried"))
 
@@ -172,8 +169,6 @@ def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, t
 
 @pytest.mark.unit
 def test_a_dry_run_ends_with_its_context(fresh_tasks, declare):
-    from tfx_estimator.pipeline.run import dry_run
-
     with dry_run.begin(load(declare())):
         # The child has this process's command line until it executes its own.
         wait_until(running, "a process of the dry run")
@@ -197,8 +192,6 @@ def line(process: psutil.Process) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_crash_of_native_code_is_retried_and_not_blamed_on_the_user(fresh_tasks, declare, tmp_path, times):
-    from tfx_estimator.pipeline.run import dry_run
-
     def crash() -> None:
         seen: set[int] = set()
         while len(seen) < times:
