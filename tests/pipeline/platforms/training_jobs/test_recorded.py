@@ -225,7 +225,6 @@ def test_the_imports_of_a_module_file_are_packed_for_the_pods(tmp_path, monkeypa
     # As in a run.
     monkeypatch.syspath_prepend(str(project))
     packed = modules_of(loaded.declaration.trainer)
-    assert packed is not None
     assert packed.modules == ("common", "shapes", "shapes.round", "train")
     with zipfile.ZipFile(io.BytesIO(packed.data)) as wheel:
         wheel.extractall(tmp_path / "pod")
@@ -239,7 +238,6 @@ def test_a_step_of_a_compiled_pipeline_packs_the_unpacked_module_file(importable
     write_files(importable, {"in_the_step.py": in_the_step, "beside_it.py": ""})
     section = TrainerSection.parse_obj({"model": None, "module_file": "in_the_step.py", "train_steps": 9})
     packed = modules_of(section, "in_the_step.run_fn")
-    assert packed is not None
     assert packed.modules == ("beside_it", "in_the_step")
 
 

@@ -24,6 +24,7 @@ from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex import service as vertex
+from tfx_estimator.pipeline.runners import compiling
 
 pytestmark = pytest.mark.unit
 
@@ -169,8 +170,6 @@ def submit(tmp_path, monkeypatch, capsys):
     """Runs the verb against a server; returns the exit code and the output."""
     monkeypatch.chdir(tmp_path)
     # Compiling has its own tests.
-    from tfx_estimator.pipeline.runners import compiling
-
     compiled = compiling.Compiled(COMPILED.read_text(), (), "gs://example-bucket/pipelines/digits/modules", "")
     monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: compiled)
 
