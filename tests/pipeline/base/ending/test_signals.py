@@ -34,7 +34,6 @@ with signals.handled():
 def _held(seconds: float, *numbers: int, more: str = "") -> tuple[int, list[str]]:
     """Returns the exit code and the printed lines."""
     process = start_python("-c", HOLDS, str(seconds), *filter(None, [more]))
-    assert process.stdout
     lines = [process.stdout.readline().strip()]
     for number in numbers:
         process.send_signal(number)
