@@ -19,8 +19,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.strategies import TRAITS
 
-pytestmark = pytest.mark.unit
-
 KEY = re.compile(r"(?:data|transform|trainer|evaluator|serving|pusher|beam)\.[a-z_.]+")
 # With a value that is not the default.
 OPTIONS = {

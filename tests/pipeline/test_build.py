@@ -22,8 +22,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
-pytestmark = pytest.mark.unit
-
 NODES = [
     "TfdsExampleGen",
     "ImageSchemaGen",

@@ -67,7 +67,6 @@ def test_the_accuracy_equals_that_without_compression(path, kind, uncompressed, 
     assert found == pytest.approx(uncompressed, abs=0.005)
 
 
-@pytest.mark.unit
 def test_the_sum_of_the_largest_entries_does_not_overflow_and_nan_stays_nan():
     class Replicas:
         num_replicas_in_sync = 3

@@ -59,7 +59,6 @@ def _averaging(shape, every, momentum, **dense):
     return Averaging(model, tf.distribute.get_strategy(), every=every, outer_momentum=momentum), weight
 
 
-@pytest.mark.unit
 def test_the_outer_momentum_continues_in_the_direction_of_the_last_averagings():
     averaging, weight = _averaging((1,), 3, 0.5)
     after = tf.function(averaging.after)
@@ -78,7 +77,6 @@ def test_the_outer_momentum_continues_in_the_direction_of_the_last_averagings():
     assert weight.numpy() == [[2.25]]
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_an_averaged_weight_keeps_its_constraint(momentum):
     averaging, weight = _averaging((2,), 1, momentum, kernel_constraint=tf.keras.constraints.UnitNorm())

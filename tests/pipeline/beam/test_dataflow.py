@@ -35,7 +35,6 @@ local.main("digits", workdir)
 """
 
 
-@pytest.mark.unit
 def test_the_package_is_the_same_file_each_time(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -47,7 +46,6 @@ def test_the_package_is_the_same_file_each_time(tmp_path):
     assert not [name for name in names if "__pycache__" in name or name.startswith("/")]
 
 
-@pytest.mark.unit
 def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
     answer = threading.Event()
 

@@ -11,8 +11,6 @@ import pytest
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("name", presets.names())
 def test_the_copy_is_the_preset_byte_by_byte_and_loads_alike(tmp_path, cli, name):

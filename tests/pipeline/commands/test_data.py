@@ -15,8 +15,6 @@ from tests.data.sources.conftest import write_idx
 from tests.folders import write_files
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def shown(cli):

@@ -19,8 +19,6 @@ from tfx_estimator.__main__ import VERBS, main
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.platforms.registry import OTHERS
 
-pytestmark = pytest.mark.unit
-
 BENCH = ["bench", "strategies", "digits"]
 HEAVY = ["tensorflow", "tfx", "apache_beam", "numpy", "pandas", "tensorflow_datasets", "tensorflow_transform", "rich"]
 HEAVY += ["matplotlib"]

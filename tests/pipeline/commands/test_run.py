@@ -12,9 +12,6 @@ from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 
-pytestmark = pytest.mark.unit
-
-
 CLUSTER = ["--set", "trainer.distribution.train={strategy: multi_worker_mirrored}"]
 
 

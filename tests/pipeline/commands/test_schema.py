@@ -17,8 +17,6 @@ from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def schema(cli) -> dict:

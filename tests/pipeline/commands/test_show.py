@@ -10,8 +10,6 @@ import yaml
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
 
-pytestmark = pytest.mark.unit
-
 
 def test_shows_every_value_with_its_origin_aligned(cli):
     text = cli("show", "mnist", "--set", "trainer.seed=7").out

@@ -9,8 +9,6 @@ from tfx_estimator.pipeline.config.data import find_overlap
 from tfx_estimator.pipeline.config.package_names import metric_names, tfds_names
 from tfx_estimator.pipeline.user_data import read
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("one", "other", "shared"),

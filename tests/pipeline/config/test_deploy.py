@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
 from tfx_estimator.pipeline.platforms.vertex.rules import REGIONS
 
-pytestmark = pytest.mark.unit
-
 WHOLE = {
     "": (),
     "tfjob": OF_TFJOB,

@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.experiments.bench.strategies import parse_contenders
 
-pytestmark = pytest.mark.unit
-
 PRODUCT = ("pipeline", "components", "model_fn", "data")
 TRAIN, EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 TABLES = {"pipeline/config/strategies.py", "model_fn/parallel/strategies.py"}

@@ -11,8 +11,6 @@ from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("name", presets.names())
 def test_the_overrides_in_every_presets_header_load(name):

@@ -7,8 +7,6 @@ import pytest
 from tests.folders import write_files
 from tfx_estimator.pipeline.config import load
 
-pytestmark = pytest.mark.unit
-
 _CLUSTER = "trainer.distribution.train.strategy=multi_worker_mirrored"
 _EVALUATOR = [_CLUSTER, "trainer.distribution.evaluator=true"]
 

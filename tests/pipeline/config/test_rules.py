@@ -12,8 +12,6 @@ import yaml
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-pytestmark = pytest.mark.unit
-
 OWN = """
 def net(num_classes, units=3): pass
 def any(num_classes, **options): pass

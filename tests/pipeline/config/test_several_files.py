@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.draft import _read_input, join_sources
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-pytestmark = pytest.mark.unit
-
 BASE = """\
 name: base
 data:

@@ -17,8 +17,6 @@ from tfx_estimator.pipeline.config.class_weights import weights_by_label
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_data.names import find_label, sort_classes
 
-pytestmark = pytest.mark.unit
-
 
 def test_keep_best_and_early_stopping_are_off_by_default_and_may_be_a_metrics_name(write, good):
     trainer = load(write(good)).declaration.trainer

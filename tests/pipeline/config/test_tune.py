@@ -10,8 +10,6 @@ from tfx_estimator.pipeline.config.rules.tune import combinations, is_whole
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
 from tfx_estimator.pipeline.config.yaml_text import render
 
-pytestmark = pytest.mark.unit
-
 RATE = "trainer.optimizer.learning_rate"
 TUNE = """\
 tune:

@@ -10,8 +10,6 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.convert.exported_graph import keep
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_newest_version_of_a_folder_is_kept_on_named_examples(tmp_path: Path) -> None:
     for version in ("9", "10"):

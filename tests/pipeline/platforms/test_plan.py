@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, TRAINJ
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("target", ALL_TARGETS)
 def test_every_step_is_shown_with_its_machine(target):

@@ -24,8 +24,6 @@ from tfx_estimator.pipeline.config.yaml_text import read_yaml
 from tfx_estimator.pipeline.python import functions
 from tfx_estimator.pipeline.python.call import set_words
 
-pytestmark = pytest.mark.unit
-
 # Python installs no handler of SIGINT where its parent ignores the signal, as a shell does for commands with `&`.
 RUN = """
 import signal

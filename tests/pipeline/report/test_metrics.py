@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tfx_estimator.pipeline.experiments.side_by_side import results
 from tfx_estimator.pipeline.report.metrics import format_metrics, metric_name, slice_name, slice_order, slice_tables
 from tfx_estimator.pipeline.report.source import Run
-
-pytestmark = pytest.mark.unit
 
 NAMES = ("cat", "dog")
 SUMMARY = {

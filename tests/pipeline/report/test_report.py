@@ -17,8 +17,6 @@ from tfx_estimator.pipeline.report.page import show_number, show_percent, show_s
 from tfx_estimator.pipeline.report.source import find_runs, log_folders
 from tfx_estimator.pipeline.run.runs import list_runs
 
-pytestmark = pytest.mark.unit
-
 FAILED = {
     "state": "failed",
     "exit_code": 3,

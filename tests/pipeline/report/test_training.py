@@ -13,8 +13,6 @@ from tfx_estimator.pipeline.report.page import LeftOutError, Missing
 from tfx_estimator.pipeline.report.source import read_run
 from tfx_estimator.pipeline.report.training import Series, chart_training, conversion_rows, find_training, read_training
 
-pytestmark = pytest.mark.unit
-
 
 def write(path: Path, *events: tuple[float, int, dict[str, float] | None]) -> Path:
     """Writes (time, step, scalars) as an Estimator does; None instead of scalars marks the start of a session."""

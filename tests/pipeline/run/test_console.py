@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.run import console
 from tfx_estimator.pipeline.run import view as module
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
-pytestmark = pytest.mark.unit
-
 
 def test_output_of_libraries_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
     code = (

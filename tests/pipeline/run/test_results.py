@@ -21,8 +21,6 @@ from tfx_estimator.pipeline.run.results import add_outputs, collect
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def warned(tmp_path):

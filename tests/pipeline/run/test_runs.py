@@ -21,8 +21,6 @@ from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.run import removal
 from tfx_estimator.pipeline.run.runs import list_runs
 
-pytestmark = pytest.mark.unit
-
 DELETED, LIVE = metadata_store_pb2.Artifact.DELETED, metadata_store_pb2.Artifact.LIVE
 
 

@@ -18,8 +18,6 @@ from tfx_estimator.pipeline.run.summary import FAILED, INTERRUPTED, Summary
 from tfx_estimator.pipeline.run.terminal import make_console
 from tfx_estimator.pipeline.run.view import View
 
-pytestmark = pytest.mark.unit
-
 
 def test_metrics_come_from_the_summary_and_the_curves():
     summary = {

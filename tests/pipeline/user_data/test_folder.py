@@ -18,8 +18,6 @@ from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.user_data.folder import read_folder
 
-pytestmark = pytest.mark.unit
-
 TWELVE = {"cat": 12, "dog": 12}
 # Folder -> number of images in it; then what is read of them, and what is left out.
 TREES = {

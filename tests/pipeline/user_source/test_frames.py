@@ -16,8 +16,6 @@ from tfx_estimator.model_fn.user_models.keras_model import note_makers
 from tfx_estimator.pipeline.run.explain import explain
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
-pytestmark = pytest.mark.unit
-
 # A library, and then this project, lie between the user's code and the error.
 MODULE = """
 import json

@@ -19,8 +19,6 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.user_source import loader, opened
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def notes(tmp_path, monkeypatch):

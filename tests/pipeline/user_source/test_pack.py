@@ -13,8 +13,6 @@ from tests.root import run_python
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.pack import module_name, pack
 
-pytestmark = pytest.mark.unit
-
 
 def test_imported_modules_are_packed_and_install(tmp_path):
     write_files(tmp_path, {"net.py": "import parts\nimport numpy\n", "parts.py": "VALUE = 3\n", "other.py": ""})

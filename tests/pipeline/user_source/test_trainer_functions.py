@@ -12,8 +12,6 @@ from tests.stack import needs_estimator_template
 from tfx_estimator.pipeline.user_source.functions import is_read, params_read
 from tfx_estimator.pipeline.user_source.trainer_functions import find_estimator, functions_of
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("body", "read"),

@@ -14,8 +14,6 @@ from tests.root import run_python
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import PipelineError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

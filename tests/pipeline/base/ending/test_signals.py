@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from tests.root import start_python
-
-pytestmark = pytest.mark.unit
 
 # Prints two lines: one when a signal may come, one when the protected work is complete.
 HOLDS = """

@@ -18,8 +18,6 @@ from tfx_estimator.pipeline.experiments.compare.judge import _paired
 from tfx_estimator.pipeline.report.artifacts import Output
 from tfx_estimator.pipeline.report.examples import open_data
 
-pytestmark = pytest.mark.unit
-
 NAMES = ["zero", "one"]
 # (pixel, label); two have the same image.
 EXAMPLES = [(3, 0), (7, 1), (3, 1), (9, 0), (9, 0)]

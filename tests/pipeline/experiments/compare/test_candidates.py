@@ -9,8 +9,6 @@ import pytest
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.experiments.compare.candidates import find_candidates
 
-pytestmark = pytest.mark.unit
-
 TEXT = """\
 name: {name}
 data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}, shards: {shards}}}

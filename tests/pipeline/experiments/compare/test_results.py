@@ -19,8 +19,6 @@ from tfx_estimator.pipeline.report.predictions import losses
 from tfx_estimator.pipeline.report.training import Series, Training
 from tfx_estimator.pipeline.run.terminal import make_console
 
-pytestmark = pytest.mark.unit
-
 EVIL = "<script>alert(1)</script>\x1b[31m"
 CLASSES = ["cat", EVIL, "never seen"]
 LABELS = np.array([0] * 60 + [1] * 40)

@@ -21,8 +21,6 @@ from tfx_estimator.pipeline.experiments.compare.candidates import find_candidate
 from tfx_estimator.pipeline.report.artifacts import Output
 from tfx_estimator.pipeline.report.examples import DataSet
 
-pytestmark = pytest.mark.unit
-
 LABELS = np.array([0, 1, 1, 0])
 
 

@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.experiments.compare.statistics import (
     wilson,
 )
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("right", "count", "low", "high"),

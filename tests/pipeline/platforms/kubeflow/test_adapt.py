@@ -20,8 +20,6 @@ from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.platforms.kubeflow import step
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import adapt
 
-pytestmark = pytest.mark.unit
-
 # The path of another Python with any kfp 2.
 KFP_PYTHON = "TFX_ESTIMATOR_KFP_PYTHON"
 # Reads a file's specification without ignoring unknown fields, nests it in another pipeline, and reads it again.

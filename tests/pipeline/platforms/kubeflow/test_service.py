@@ -25,8 +25,6 @@ from tfx_estimator.pipeline.platforms.note import Note, find_note, leave_note, w
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.runners import compiling
 
-pytestmark = pytest.mark.unit
-
 DECLARED = (*COMMON, *OF_TARGET[KUBEFLOW])
 COMPILED = (ROOT / "tests" / "golden" / "compiled" / f"digits.{KUBEFLOW}.yaml").read_text()
 

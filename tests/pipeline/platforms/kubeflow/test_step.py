@@ -25,8 +25,6 @@ from tfx_estimator.pipeline.platforms.kubeflow import step as kubeflow_step
 from tfx_estimator.pipeline.platforms.rehearsal import services
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_job
 
-pytestmark = pytest.mark.unit
-
 FILE = ROOT / "tests" / "golden" / "compiled" / "digits.kubeflow.yaml"
 STEP = "tfx_estimator.pipeline.platforms.kubeflow.step"
 

@@ -24,8 +24,6 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
 
-pytestmark = pytest.mark.unit
-
 
 def compile_it(tmp_path, source: str, *overrides: str, output: str = "out.yaml") -> tuple[dict, dict]:
     """Compiles with the command line; returns the ConfigMap and the TFJob."""

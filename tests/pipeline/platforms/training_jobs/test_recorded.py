@@ -27,8 +27,6 @@ from tfx_estimator.pipeline.platforms.training_jobs.following import Following
 from tfx_estimator.pipeline.platforms.training_jobs.launcher import modules_of
 from tfx_estimator.pipeline.platforms.training_jobs.watching import FOUND, JOB, LISTED, LOST, POD, Notice, Watching
 
-pytestmark = pytest.mark.unit
-
 KUBECTL = "kubectl --context 'arn:of/mine it'"
 
 

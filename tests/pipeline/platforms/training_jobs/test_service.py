@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.platforms.training_jobs import api, following
 from tfx_estimator.pipeline.platforms.training_jobs.service import SUBMISSION, TrainingJobs, connect
 from tfx_estimator.pipeline.runners import compiling
 
-pytestmark = pytest.mark.unit
-
 COMPILED = (ROOT / "tests" / "golden" / "compiled" / "digits.tfjob.yaml").read_text()
 DEADLINE = "Job digits has failed because it was active longer than specified deadline"
 BACKOFF = "Job digits has failed because it has reached the specified backoff limit"

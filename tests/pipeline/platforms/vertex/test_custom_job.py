@@ -13,8 +13,6 @@ from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA, Plan, ma
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import variables
 from tfx_estimator.pipeline.platforms.vertex.replica import tf_config
 
-pytestmark = pytest.mark.unit
-
 CLUSTER = "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}"
 MACHINES = (
     "deploy.vertex={machine: {machine_type: n1-standard-8}, ps: {machine_type: n1-highmem-4, disk_gb: 200}, "

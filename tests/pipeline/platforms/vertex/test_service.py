@@ -26,8 +26,6 @@ from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex import service as vertex
 from tfx_estimator.pipeline.runners import compiling
 
-pytestmark = pytest.mark.unit
-
 COMPILED = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
 RUNNING, SUCCEEDED, FAILED = (f"PIPELINE_STATE_{state}" for state in ("RUNNING", "SUCCEEDED", "FAILED"))
 PARENT = "projects/example-project/locations/europe-west4"
