@@ -130,9 +130,7 @@ def test_gradients_of_repeated_embedding_rows_are_summed(half: Any, keras3: Kera
 @pytest.mark.equivalence
 @pytest.mark.long
 def test_a_module_that_shadows_an_installed_one_is_copied_with_its_imports(
-    half: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    half: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user, output = tmp_path / "user", tmp_path / "converted"
     user.mkdir()
@@ -290,12 +288,7 @@ def test_weights_matched_by_neither_name_nor_order_are_reported(keras3: Keras3, 
     ],
 )
 def test_a_wrong_value_fails_the_proof(
-    half: Any,
-    keras3: Keras3,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    wrong: str,
-    by: float,
+    half: Any, keras3: Keras3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: str, by: float
 ) -> None:
     def ask(command: list[str], request: dict[str, Any], *streams: Any) -> Any:
         """Hands over another checkpoint."""
@@ -322,10 +315,7 @@ def test_a_wrong_value_fails_the_proof(
 @pytest.mark.long
 @pytest.mark.equivalence
 def test_an_omitted_weight_decay_fails_the_proof(
-    half: Any,
-    keras3: Keras3,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    half: Any, keras3: Keras3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def ask(command: list[str], request: dict[str, Any], *streams: Any) -> Any:
         training = request["training"]

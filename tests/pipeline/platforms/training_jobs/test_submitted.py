@@ -32,13 +32,16 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-SOURCE = ["digits", "--target", "tfjob"]
-SOURCE += words(
-    f"deploy.image={IMAGE}",
-    "deploy.pipeline_root=/mnt/work/runs",
-    "deploy.volumes=[{claim: work, path: /mnt/work}]",
-    f"deploy.tfjob.namespace={NAMESPACE}",
-)
+
+
+def source_of(target: str) -> list[str]:
+    """Returns the words that name digits on a target, in the server's namespace."""
+    places = ("deploy.pipeline_root=/mnt/work/runs", "deploy.volumes=[{claim: work, path: /mnt/work}]")
+    declared = (f"deploy.image={IMAGE}", *places, f"deploy.{target}.namespace={NAMESPACE}")
+    return ["digits", "--target", target, *words(*declared)]
+
+
+SOURCE = source_of("tfjob")
 # A chief that runs until it is released.
 WORKS = """
 import os, sys, time

@@ -26,12 +26,12 @@ from tests.pipeline.platforms.training_jobs.controllers import (
     expanded,
 )
 from tests.pipeline.platforms.training_jobs.test_launcher import LEAVES, launcher, shell, trains
-from tests.pipeline.runners.deployed import IMAGE, OF_TRAINJOB, words
+from tests.pipeline.platforms.training_jobs.test_submitted import hurried, source_of  # noqa: F401
+from tests.pipeline.runners.deployed import OF_TRAINJOB, words
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import tf_config
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.training_jobs import following
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME
@@ -43,22 +43,8 @@ KINDS = ("TrainJob", "JobSet")
 # A TrainJob consists of a JobSet: waiting for one shows the behaviour of the other.
 WAITING = ("TrainJob", pytest.param("JobSet", marks=pytest.mark.long))
 PLACES = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS}
-SOURCE = ["digits", "--target", "trainjob"]
-SOURCE += words(
-    f"deploy.image={IMAGE}",
-    "deploy.pipeline_root=/mnt/work/runs",
-    "deploy.volumes=[{claim: work, path: /mnt/work}]",
-    f"deploy.trainjob.namespace={NAMESPACE}",
-)
+SOURCE = source_of("trainjob")
 TWO = words("trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
-
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch, tmp_path) -> None:
-    """Shortens waits, and uses the test's own folder."""
-    monkeypatch.setattr(follow, "POLL_SECONDS", 0.2)
-    monkeypatch.setattr(follow, "_FIRST_WAIT", 0.1)
-    monkeypatch.chdir(tmp_path)
 
 
 def of_kind(kind: str) -> list[str]:
