@@ -46,9 +46,8 @@ def test_a_module_file_in_a_package_keeps_its_name(tmp_path):
 
 
 def test_modules_of_this_project_are_not_packed():
-    assert (
-        pack(["tfx_estimator.model_fn.networks:mnist_cnn", "tfx_estimator.data.preprocessing:preprocessing_fn"]) is None
-    )
+    ours = ["tfx_estimator.model_fn.networks:mnist_cnn", "tfx_estimator.data.preprocessing:preprocessing_fn"]
+    assert pack(ours) is None
 
 
 def test_compiled_code_is_refused(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import itertools
-import os
 from pathlib import Path
 
 import pytest
@@ -129,4 +128,3 @@ def test_run_trains_in_a_train_job_and_resumes_after_a_killed_worker(server, tmp
     assert "worker-0 was killed by SIGKILL" in results["restarts"][0]
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
     assert "Traceback" not in run.stderr
-    assert os.path.isdir(run.work)
