@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ LONG = "TFX_ESTIMATOR_LONG"
 RUN_MARK = "TFX_ESTIMATOR_TEST_RUN"
 # Tests that start processes.
 HEAVY_MARKS = ("e2e", "cluster", "faults", "equivalence")
+# A test with none of these is a unit test: it takes no longer than most, and is of no other kind.
+MARKS = ("unit", *HEAVY_MARKS, "golden", "long", "timeout")
 # Helpers of multiprocessing, which run as long as the process that started them.
 HARMLESS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 GRACE_SECONDS = 5.0
@@ -51,8 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
 _STDERR = pytest.StashKey[object]()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects `long` tests unless the environment selects them; orders the tests of a worker of pytest-xdist."""
+    """Marks unit tests; deselects `long` ones unless the environment selects them; orders those of a worker."""
+    for item in items:
+        if not any(map(item.get_closest_marker, MARKS)):
+            item.add_marker(pytest.mark.unit)
     long = [item for item in items if item.get_closest_marker("long")]
     if long and os.environ.get(LONG, "") in ("", "0"):
         config.hook.pytest_deselected(items=long)
@@ -111,6 +117,20 @@ def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test's folder, on `sys.path`."""
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Calls the command line, which must end with `code`; returns what was printed since the last look."""
+
+    def call(*words: str, code: int = 0) -> Any:
+        from tfx_estimator.__main__ import main
+
+        ended, printed = main([*words]), capsys.readouterr()
+        assert ended == code, printed.err
+        return printed
+
+    return call
 
 
 @pytest.fixture(scope="session")

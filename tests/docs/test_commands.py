@@ -26,8 +26,6 @@ from tfx_estimator.pipeline.base.stack.stacks import STACKS
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 
-pytestmark = pytest.mark.unit
-
 PROGRAM = "tfx-estimator"
 # They start real pipelines, or need their outputs; tests/e2e and tests/pipeline/commands run these.
 SLOW = ("run", "predict", "report", "runs", "convert", "compare", "bench", "doctor", "execute", "adapt")

@@ -9,14 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import pytest
-
 from tests.docs.pages import PAGES
 from tests.root import ROOT
 from tfx_estimator.__main__ import make_parser
 from tfx_estimator.pipeline.base.stack.stacks import STACKS
-
-pytestmark = pytest.mark.unit
 
 SCHEMA = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text(encoding="utf-8"))
 WORD = re.compile(r"[\w-]+")

@@ -19,8 +19,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.strategies import TRAITS
 
-pytestmark = pytest.mark.unit
-
 KEY = re.compile(r"(?:data|transform|trainer|evaluator|serving|pusher|beam)\.[a-z_.]+")
 # With a value that is not the default.
 OPTIONS = {
@@ -102,8 +100,6 @@ def test_every_function_that_a_declaration_names_on_its_page_works(page: Page, f
 def function(target: str, folder: Path) -> Any:
     module, _, name = target.partition(":")
     spec = importlib.util.spec_from_file_location(module, folder / f"{module.replace('.', '/')}.py")
-    assert spec is not None
-    assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return getattr(loaded, name)

@@ -5,13 +5,9 @@ from __future__ import annotations
 import collections
 import re
 
-import pytest
-
 from tests.docs.pages import PAGES, README, Page
 from tests.root import ROOT
 from tfx_estimator.pipeline.base import errors
-
-pytestmark = pytest.mark.unit
 
 README_LINES = 150
 LANGUAGES = {"sh", "console", "yaml", "python", "text"}

@@ -5,13 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-import pytest
-
 from tests.docs.pages import PAGES
 from tests.root import ROOT
 from tfx_estimator.pipeline.base import errors
-
-pytestmark = pytest.mark.unit
 
 (PAGE,) = [page for page in PAGES if page.name == "docs/troubleshooting.md"]
 # In the first column; `…` stands for any text.

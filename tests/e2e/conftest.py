@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_metadata import metadata_store
+from ml_metadata.proto import metadata_store_pb2
 
 from tests.faults.file_operations import Forks
 from tests.root import ROOT
@@ -24,9 +26,6 @@ from tests.root import ROOT
 
 def open_metadata(home: Path) -> Any:
     """Opens the store of ML Metadata in a folder."""
-    from ml_metadata import metadata_store
-    from ml_metadata.proto import metadata_store_pb2
-
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = str(home / "metadata.sqlite")
     return metadata_store.MetadataStore(config)
@@ -34,11 +33,14 @@ def open_metadata(home: Path) -> Any:
 
 def read_executions(home: Path) -> list[tuple[str, str]]:
     """Returns the component and the state of each execution, sorted."""
-    from ml_metadata.proto import metadata_store_pb2
-
     store, name = open_metadata(home), metadata_store_pb2.Execution.State.Name
     kinds = {kind.id: kind.name.rsplit(".", 1)[-1] for kind in store.get_execution_types()}
     return sorted((kinds[each.type_id], name(each.last_known_state)) for each in store.get_executions())
+
+
+def states_of(summary: dict[str, Any]) -> dict[str, str]:
+    """Returns the state of each component of a run."""
+    return {run["node"]: run["state"] for run in summary["components"]}
 
 
 class Workdir:
@@ -60,7 +62,6 @@ class Workdir:
         """Does the same with a reader that closes the pipe after the first line, like `head -1`."""
         command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as run:
-            assert run.stdout
             assert run.stdout.readline()
             run.stdout.close()
             try:
@@ -75,7 +76,7 @@ class Workdir:
         return json.loads(path.read_text())
 
     def states(self, name: str) -> dict[str, str]:
-        return {run["node"]: run["state"] for run in self.summary(name)["components"]}
+        return states_of(self.summary(name))
 
     def executions(self, name: str) -> dict[str, collections.Counter]:
         """Counts the executions of each component in each state."""

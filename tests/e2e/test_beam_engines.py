@@ -9,13 +9,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import tensorflow_data_validation as tfdv
 import yaml
+from google.protobuf import json_format
 from PIL import Image
 
 from tests.e2e.conftest import Workdir
@@ -66,10 +69,31 @@ def server(program: str) -> Iterator[tuple[int, psutil.Process]]:
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}
     ) as process:
         try:
-            assert process.stdout
             yield int(process.stdout.readline()), psutil.Process(process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def engine() -> Iterator[tuple[dict[str, str], set[int]]]:
+    """A job server with a pool of workers: the section `beam` for it, and the process ids of the workers so far."""
+    seen: set[int] = set()
+    done = threading.Event()
+    with server(JOB_SERVICE) as (jobs, _), server(WORKER_POOL) as (pool, process):
+
+        def watch() -> None:
+            while not done.wait(0.2):
+                with contextlib.suppress(psutil.Error):
+                    seen.update(child.pid for child in process.children())
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        place = {"job_endpoint": f"localhost:{jobs}", "environment_config": f"localhost:{pool}"}
+        try:
+            yield {"runner": "portable", "environment_type": "EXTERNAL", **place}, seen
+        finally:
+            done.set()
+            thread.join()
 
 
 def digests(workdir: Workdir, *of: str) -> dict[str, str]:
@@ -81,8 +105,6 @@ def digests(workdir: Workdir, *of: str) -> dict[str, str]:
 
 def statistics(workdir: Workdir) -> dict[str, Any]:
     """Returns statistics by split, as plain values by the path of the field."""
-    import tensorflow_data_validation as tfdv
-    from google.protobuf import json_format
 
     def leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
@@ -122,17 +144,9 @@ def compare(remote: Workdir, direct: Workdir) -> None:
 
 
 def test_a_job_server_with_a_worker_pool_has_equal_outputs(workdir, direct, real_data_dir):
-    with server(JOB_SERVICE) as (jobs, _), server(WORKER_POOL) as (pool, process):
-        fields = {
-            "runner": "portable",
-            "job_endpoint": f"localhost:{jobs}",
-            "environment_type": "EXTERNAL",
-            "environment_config": f"localhost:{pool}",
-        }
-        engine = [word for name, value in fields.items() for word in ("--set", f"beam.{name}={value}")]
-        seen: set[int] = set()
-        with _watching(process, seen):
-            workdir.run("mnist", *SHORT, *engine, "--set", f"data.data_dir={real_data_dir}", seconds=600)
+    with engine() as (fields, seen):
+        remote = [word for name, value in fields.items() for word in ("--set", f"beam.{name}={value}")]
+        workdir.run("mnist", *SHORT, *remote, "--set", f"data.data_dir={real_data_dir}", seconds=600)
     # Two per Beam component: ingest, statistics, transform, evaluation.
     assert len(seen) >= 8
     compare(workdir, direct)
@@ -154,41 +168,13 @@ def test_predictions_of_two_workers_equal_those_of_this_process(digits_run, serv
         assert f"damaged file {images}/broken.png: " in done.stderr
         return list(csv.DictReader(output.read_text().splitlines()))
 
-    with server(JOB_SERVICE) as (jobs, _), server(WORKER_POOL) as (pool, process):
-        declared = yaml.safe_load((digits_run.logs / "declaration.yaml").read_text())
-        declared["beam"] = {
-            "runner": "portable",
-            "job_endpoint": f"localhost:{jobs}",
-            "environment_type": "EXTERNAL",
-            "environment_config": f"localhost:{pool}",
-        }
-        (tmp_path / "engine.yaml").write_text(yaml.safe_dump(declared))
-        seen: set[int] = set()
-        with _watching(process, seen):
-            remote = predict("there.csv", "--beam", str(tmp_path / "engine.yaml"))
+    declared = yaml.safe_load((digits_run.logs / "declaration.yaml").read_text())
+    with engine() as (fields, seen):
+        (tmp_path / "engine.yaml").write_text(yaml.safe_dump({**declared, "beam": fields}))
+        remote = predict("there.csv", "--beam", str(tmp_path / "engine.yaml"))
     assert len(seen) >= 2
     local = predict("here.csv")
     assert len(remote) == 2 * 359
     assert [(row["file"], row["class"]) for row in remote] == [(row["file"], row["class"]) for row in local]
     for one, other in zip(remote, local, strict=True):
         assert float(one["score_3"]) == pytest.approx(float(other["score_3"]), abs=1e-6)
-
-
-@contextlib.contextmanager
-def _watching(process: psutil.Process, seen: set[int]) -> Iterator[None]:
-    import threading
-
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.2):
-            with contextlib.suppress(psutil.Error):
-                seen.update(child.pid for child in process.children())
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

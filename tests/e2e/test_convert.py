@@ -12,15 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
 import yaml
 from sklearn.metrics import roc_auc_score
+from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tests.components.trainer.test_kept import kept
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
 from tests.root import ROOT
 from tests.stack import needs_keras_3
+from tfx_estimator.components.trainer.declared_input import declared_input
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.convert.source import find
 
 __all__ = ["kept"]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -29,29 +36,25 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 def test_a_run_continues_in_keras_from_its_last_step(digits_run, forks, tmp_path):
     workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
     shutil.copytree(digits_run.kept, workdir.path)
-    pid = forks.start(["convert", str(workdir.path / "digits"), "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.output
-    assert "compared      359 evaluation examples: 0 with another class" in forks.output
+    printed = forks.run(["convert", str(workdir.path / "digits"), "--output", str(converted)])
+    assert "compared      359 evaluation examples: 0 with another class" in printed
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert set(proof["logits"]) == {"estimator", "exported model"}
     assert max(proof["next_steps"].values()) <= 1e-4
     step, declaration = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
-    assert f"continue by   tfx-estimator run {declaration}" in forks.output
+    assert f"continue by   tfx-estimator run {declaration}" in printed
     assert yaml.safe_load((converted / "new.yaml").read_text())["trainer"]["train_steps"] == 2 * step == 1200
     workdir.run(declaration, "--set", "trainer.train_steps=640")
     training = workdir.summary("digits")["training"]
     assert (training["first_step"], training["last_step"]) == (step, 640)
     page = tmp_path / "report.html"
-    pid = forks.start(["report", str(workdir.path / "digits"), "--output", str(page)])
-    assert forks.wait(pid) == 0, forks.output
+    forks.run(["report", str(workdir.path / "digits"), "--output", str(page)])
     assert 'id="conversion"' in page.read_text()
     assert "raise trainer.train_steps" in workdir.run(declaration, "--set", f"trainer.train_steps={step}", code=2)
 
 
 def test_a_foreign_model_dir_is_converted_with_the_data_of_a_run(digits_run, tmp_path):
-    from tfx_estimator.pipeline.convert.source import find
-
     home = str(digits_run.kept / "digits")
     shutil.copytree(digits_run.summary["model_run"], tmp_path / "model_dir")
     own, other = find(home), find(home, str(tmp_path / "model_dir"))
@@ -61,9 +64,6 @@ def test_a_foreign_model_dir_is_converted_with_the_data_of_a_run(digits_run, tmp
 
 
 def test_a_model_dir_without_a_run_is_converted_by_a_declaration(forks, tmp_path, monkeypatch):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 
     bring_back_estimator()
     example = ROOT / "examples" / "own-model-fn"
@@ -75,16 +75,10 @@ def test_a_model_dir_without_a_run_is_converted_by_a_declaration(forks, tmp_path
     params = {"learning_rate": 0.003, "dropout": 0.4, "num_classes": 10}
     estimator = tf.estimator.Estimator(cnn.model_fn, str(tmp_path / "model_dir"), params=params)
     estimator.train(lambda: tf.data.Dataset.from_tensor_slices(({"image": images}, labels)).batch(16).repeat(), steps=7)
-    converted, words = (
-        tmp_path / "converted",
-        ["convert", str(tmp_path / "model_dir"), "--network", "keras_cnn:network"],
-    )
-    pid = forks.start([*words, "--output", str(converted)])
-    assert forks.wait(pid) == 2, forks.output
-    assert "is a checkpoint, which contains neither its network nor its data" in forks.output
-    declared = ["--declaration", str(example / "own-model-fn.yaml")]
-    pid = forks.start([*words, *declared, "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.output
+    converted, words = tmp_path / "converted", ["convert", str(tmp_path / "model_dir"), "--output"]
+    words += [str(converted), "--network", "keras_cnn:network"]
+    assert "is a checkpoint, which contains neither its network nor its data" in forks.run(words, code=2)
+    forks.run([*words, "--declaration", str(example / "own-model-fn.yaml")])
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert proof["draws"] == {"estimator": 1, "keras": 1}
@@ -131,11 +125,9 @@ def test_real_mnist_ends_in_keras_like_in_the_estimator(forks, tmp_path, real_da
 
     run(*_steps(100))
     home, keras3 = str(workdir.path / "mnist"), tmp_path / "keras 3"
-    pid = forks.start(["convert", home, "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.output
+    forks.run(["convert", home, "--output", str(converted)])
     if stacks.has_keras_3():
-        pid = forks.start(["convert", home, "--to", "keras3", "--output", str(keras3)])
-        assert forks.wait(pid) == 0, forks.output
+        forks.run(["convert", home, "--to", "keras3", "--output", str(keras3)])
         _write_batches(home, 100, keras3 / "batches.npz")
     run(*_steps(200))
     stayed = workdir.summary("mnist")
@@ -156,9 +148,8 @@ def test_real_mnist_ends_in_keras_like_in_the_estimator(forks, tmp_path, real_da
     mapping = json.loads((converted / "mapping.json").read_text())["tensors"]
     weights = {each["tensor"]: each["place"] for each in mapping if each["kind"] == "weight"}
     apart = max(float(np.abs(before[name] - after[place]).max()) for name, place in weights.items())
-    print(
-        f"{optimizer}: {len(weights)} weights {apart:.1e} apart, accuracy {stayed['accuracy']} and {moved['accuracy']}"
-    )
+    accuracy = f"accuracy {stayed['accuracy']} and {moved['accuracy']}"
+    print(f"{optimizer}: {len(weights)} weights {apart:.1e} apart, {accuracy}")
     assert apart <= 1e-5
     assert moved["accuracy"] == pytest.approx(stayed["accuracy"], abs=1e-4)
     assert moved["blessed"]
@@ -185,8 +176,7 @@ def test_a_model_fn_like_tensorflows_continues(forks, tmp_path, name):
     workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
     workdir.run(str(tmp_path / "old.yaml"))
     words = ["convert", str(workdir.path / "old"), "--declaration", str(tmp_path / "old.yaml")]
-    pid = forks.start([*words, "--network", f"{name}:network", "--output", str(converted)])
-    assert forks.wait(pid) == 0, forks.output
+    forks.run([*words, "--network", f"{name}:network", "--output", str(converted)])
     proof = json.loads((converted / "proof.json").read_text())
     assert (proof["compared"], proof["draws"]) == (compared, {"estimator": draws, "keras": draws})
     assert max(proof["logits"].values()) <= 1e-6
@@ -202,9 +192,6 @@ def test_a_model_fn_like_tensorflows_continues(forks, tmp_path, name):
 
 def _areas(artifacts: Path, model: Path) -> tuple[float, float]:
     """Returns the area under the curve of each class against the others, of the exported and the Keras model."""
-    import tensorflow as tf
-    import tensorflow_transform as tft
-
     graph, served, examples = (
         next((artifacts / place).iterdir())
         for place in ("Transform/transform_graph", "Trainer/model", "TfdsExampleGen/examples")
@@ -224,12 +211,6 @@ def _areas(artifacts: Path, model: Path) -> tuple[float, float]:
 
 def _write_batches(home: str, count: int, file: Path) -> None:
     """Writes the batches of the steps after a run's training."""
-    from tfx.components.trainer.fn_args_utils import FnArgs
-
-    from tfx_estimator.components.trainer.declared_input import declared_input
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY
-    from tfx_estimator.pipeline.convert.source import find
-
     source = find(home)
     fn_args = FnArgs(
         train_files=[f"{source.uri('examples')}/Split-train/*"],
@@ -297,9 +278,7 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
 def test_a_completed_run_is_converted_to_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
     converted, examples = tmp_path / "converted", digits_run.examples.with_name("Split-train")
     home = str(digits_run.kept / "digits")
-    words = ["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)]
-    pid = forks.start(words)
-    assert forks.wait(pid) == 0, forks.output
+    forks.run(["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)])
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
     assert proof["examples"] == 1438
@@ -335,9 +314,8 @@ print(json.dumps([before, model.evaluate(dataset, verbose=0), float(apart), "tfx
 
 def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_run, forks, tmp_path):
     kept, home = tmp_path / "kept", str(digits_run.kept / "digits")
-    pid = forks.start(["convert", home, "--to", "graph", "--output", str(kept)])
-    assert forks.wait(pid) == 0, forks.output
-    assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.output
+    printed = forks.run(["convert", home, "--to", "graph", "--output", str(kept)])
+    assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in printed
     proof = json.loads((kept / "proof.json").read_text())
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert max(proof["answers"], *proof["kept"].values()) <= 1e-6
@@ -353,14 +331,11 @@ def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_ru
     assert not ours
 
 
-def test_options_of_another_conversion_are_refused_for_a_kept_graph(digits_run, tmp_path, capsys):
-    from tfx_estimator.__main__ import main
-
+def test_options_of_another_conversion_are_refused_for_a_kept_graph(digits_run, tmp_path, cli):
     words = ["convert", str(digits_run.kept / "digits"), "--output", str(tmp_path / "kept")]
-    assert main([*words, "--to", "graph", "--network", "a:b"]) == 2
-    assert "--network: --to graph takes the graph as it was exported" in capsys.readouterr().err
-    assert main([*words, "--answer", "predict:logits"]) == 2
-    assert "--answer: it is for --to graph" in capsys.readouterr().err
+    refused = cli(*words, "--to", "graph", "--network", "a:b", code=2).err
+    assert "--network: --to graph takes the graph as it was exported" in refused
+    assert "--answer: it is for --to graph" in cli(*words, "--answer", "predict:logits", code=2).err
 
 
 def _steps(count: int) -> tuple[str, str]:

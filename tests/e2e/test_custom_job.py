@@ -10,13 +10,19 @@ from typing import Any
 
 import psutil
 import pytest
+from tfx.orchestration import metadata
+from tfx.types.artifact_utils import deserialize_artifact
 
-from tests.e2e.conftest import Finished
-from tests.e2e.test_execute import Rehearsal, _states
+from tests.artifacts import outputs
+from tests.e2e.conftest import Finished, states_of
+from tests.e2e.test_execute import Rehearsal
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import REHEARSAL
+from tfx_estimator.pipeline.platforms.vertex.executor import Executor
+from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -25,9 +31,6 @@ SERVED = "{train: {strategy: parameter_server, workers: 2, ps: 1}}"
 
 
 def _artifacts(run: Finished) -> dict[str, list[Any]]:
-    from tfx.orchestration import metadata
-    from tfx.types.artifact_utils import deserialize_artifact
-
     path = str(run.workdir.path / "digits" / "metadata.sqlite")
     wanted = {"Examples": "examples", "Schema": "schema", "TransformGraph": "transform_graph"}
     with metadata.Metadata(metadata.sqlite_metadata_connection_config(path)) as handle:
@@ -70,25 +73,14 @@ def test_the_replicas_train_one_model_and_return_its_metrics(digits_run, tmp_pat
 
 def _train(digits_run: Finished, folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> tuple[Any, Any]:
     """Executes the compiled step on this machine; returns the model and the model run."""
-    from tfx.types import standard_artifacts
-
-    from tfx_estimator.pipeline.platforms.vertex.custom_jobs import REHEARSAL
-    from tfx_estimator.pipeline.platforms.vertex.executor import Executor
-    from tfx_estimator.pipeline.runners.compiling import compile_declaration
-
     declared = (*COMMON, *OF_TARGET[VERTEX], *overrides, "deploy.vertex={}")
     step = read_steps(compile_declaration(load("digits", declared, VERTEX), VERTEX).text, VERTEX)["Trainer"]
     assert step.executor == f"{Executor.__module__}.Executor"
-    outputs: dict[str, list[Any]] = {
-        "model": [standard_artifacts.Model()],
-        "model_run": [standard_artifacts.ModelRun()],
-    }
-    for key, (artifact,) in outputs.items():
-        artifact.uri = str(folder / "step" / key)
+    trained = outputs(folder / "step")
     monkeypatch.setenv(REHEARSAL, "1")
     monkeypatch.setenv("TMPDIR", str(folder))
-    Executor().Do(_artifacts(digits_run), outputs, {**step.properties, "pipeline_home": str(folder / "home")})
-    return outputs["model"][0], outputs["model_run"][0]
+    Executor().Do(_artifacts(digits_run), trained, {**step.properties, "pipeline_home": str(folder / "home")})
+    return trained["model"][0], trained["model_run"][0]
 
 
 def _kill(pool: int, training: Path, killed: threading.Event) -> None:
@@ -124,12 +116,12 @@ def test_a_killed_replica_causes_a_restart_and_loses_no_step(digits_run, tmp_pat
 
 
 def test_a_pipeline_whose_trainer_is_a_custom_job_is_as_accurate_as_the_local_cluster(workdir, tmp_path):
-    overrides = (f"trainer.distribution={TWO}",)
+    distribution = f"trainer.distribution={TWO}"
     rehearsal = Rehearsal(tmp_path)
-    rehearsal.compile("digits", *overrides, "deploy.vertex={}")
+    rehearsal.compile("digits", distribution, "deploy.vertex={}")
     results = rehearsal.execute("--require-blessing")
-    workdir.run("digits", *(word for each in overrides for word in ("--set", each)))
+    workdir.run("digits", "--set", distribution)
     local = workdir.summary("digits")
     assert results["accuracy"] == pytest.approx(local["accuracy"], abs=1e-4)
     assert results["training"]["last_step"] == local["training"]["last_step"] == 600
-    assert {*_states(results).values()} == {"ran", "resolved"}
+    assert {*states_of(results).values()} == {"ran", "resolved"}

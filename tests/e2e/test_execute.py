@@ -15,6 +15,7 @@ import pytest
 import yaml
 from google.cloud.aiplatform_v1.types import PipelineJob
 
+from tests.e2e.conftest import states_of
 from tests.examples import copy_example, edit
 from tests.faults.file_operations import Forks
 from tests.pipeline.platforms.vertex.pipeline_service import PipelineService
@@ -52,10 +53,9 @@ class Rehearsal:
 
     def execute_forked(self, forks: Forks, *arguments: str, fresh: int = 1) -> dict[str, Any]:
         """Executes with forked containers after the first `fresh` ones: each is seconds shorter."""
-        pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments], "", fresh)
-        assert forks.wait(pid) == 0, forks.output
-        assert "Traceback" not in forks.output
-        return json.JSONDecoder().raw_decode(forks.output, forks.output.index("{"))[0]
+        output = forks.run(["execute", str(self.file), "--root", str(self.root), "--json", *arguments], "", fresh)
+        assert "Traceback" not in output
+        return json.JSONDecoder().raw_decode(output, output.index("{"))[0]
 
     def finish(self, started: subprocess.Popen, code: int = 0) -> dict[str, Any]:
         try:
@@ -66,10 +66,6 @@ class Rehearsal:
         assert started.returncode == code, stderr
         assert "Traceback" not in stderr
         return json.loads(stdout)
-
-
-def _states(results: dict[str, Any]) -> dict[str, str]:
-    return {run["node"]: run["state"] for run in results["components"]}
 
 
 def _as_vertex_describes(root: Path) -> list[dict[str, Any]]:
@@ -98,11 +94,11 @@ def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, for
     rehearsal = Rehearsal(tmp_path)
     rehearsal.compile("digits")
     results, local = rehearsal.execute_forked(forks, "--require-blessing"), digits_run.summary
-    assert {name for name, state in _states(results).items() if state == "resolved"} == {
+    assert {name for name, state in states_of(results).items() if state == "resolved"} == {
         "BaselineResolver-model-blessing-resolver",
         "BaselineResolver-model-resolver",
     }
-    assert {*_states(results).values()} == {"ran", "resolved"}
+    assert {*states_of(results).values()} == {"ran", "resolved"}
     assert results["accuracy"] == pytest.approx(local["accuracy"], abs=1e-6)
     assert results["loss"] == pytest.approx(local["loss"], rel=1e-4)
     for name in ("examples", "dataset", "label_names", "evaluated"):
@@ -140,7 +136,7 @@ def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, for
 
 
 def _ran(results: dict[str, Any]) -> set[str]:
-    return {name for name, state in _states(results).items() if state == "ran"}
+    return {name for name, state in states_of(results).items() if state == "ran"}
 
 
 @pytest.mark.long  # tests/components/baseline_finder and tests/pipeline/platforms/rehearsal have its parts
@@ -179,7 +175,7 @@ def test_a_second_execution_is_cached(tmp_path, target):
     # The version exists already.
     assert [str(path) for path in (rehearsal.root / "digits" / "serving").iterdir()] == [first["pushed"]]
     if target == VERTEX:
-        assert {*_states(third := rehearsal.execute()).values()} == {"cached", "resolved"}
+        assert {*states_of(third := rehearsal.execute()).values()} == {"cached", "resolved"}
         assert third["accuracy"] == first["accuracy"]
 
 
@@ -190,7 +186,7 @@ def test_a_tuning_is_executed_and_its_best_values_train_the_model(tmp_path, targ
     tune = "tune={max_trials: 2, train_steps: 60, ranges: {trainer.optimizer.learning_rate: [0.000001, 0.01]}}"
     rehearsal.compile("digits", "trainer.train_steps=200", tune)
     results = rehearsal.execute()
-    assert _states(results)["Tuner"] == "ran"
+    assert states_of(results)["Tuner"] == "ran"
     (best,) = [each for each in results["tuning"]["trials"] if each["number"] == results["tuning"]["best"]]
     assert best["values"] == {"trainer.optimizer.learning_rate": 0.01}
     declared = json.loads((Path(results["model_run"]) / "declaration.json").read_text())
@@ -199,7 +195,7 @@ def test_a_tuning_is_executed_and_its_best_values_train_the_model(tmp_path, targ
     # The folder that a retry resumes from is next to the jobs, and no longer claimed.
     (folder,) = (rehearsal.root / "digits" / "tuning").iterdir()
     assert results["tuning"]["folder"] == str(folder)
-    again = _states(rehearsal.execute())
+    again = states_of(rehearsal.execute())
     assert (again["Tuner"], again["Trainer"]) == ("cached", "cached")
 
 
@@ -238,7 +234,7 @@ def test_a_killed_trainer_is_retried_and_resumes(tmp_path):
         started.kill()
         raise
     results = rehearsal.finish(started)
-    assert {*_states(results).values()} == {"ran", "resolved"}
+    assert {*states_of(results).values()} == {"ran", "resolved"}
     assert [each["text"] for each in results["warnings"]] == ["its container ended by SIGKILL: try 2 of 4"]
     assert results["training"]["first_step"] >= 100
     assert results["training"]["last_step"] == 600
@@ -284,7 +280,7 @@ def test_a_module_file_is_packed_and_an_edited_one_trains_again(tmp_path):
 
     recompile()
     first = rehearsal.execute()
-    assert {*_states(first).values()} == {"ran"}
+    assert {*states_of(first).values()} == {"ran"}
     edit(project / "my_trainer.py", "0.01", "0.02")
     recompile()
     # Only the packed modules can be imported.

@@ -17,15 +17,15 @@ import psutil
 import pytest
 import yaml
 
+from tests.e2e.conftest import states_of
 from tests.pipeline.platforms.training_jobs.api_server import ACCOUNT_TOKEN, NAMESPACE, TOKEN, ApiServer, api_server
 from tests.pipeline.platforms.training_jobs.controllers import Controllers
 from tests.pipeline.platforms.training_jobs.networks import Networks
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.test_training import DECLARATION, STEPS, write_project
+from tests.pipeline.platforms.training_jobs.test_training import DECLARATION, STEPS, steps_of, write_project
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.root import ROOT
 from tests.waiting import wait_until
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME, TF_JOB, Kind
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import pods_of
 
@@ -133,9 +133,7 @@ class Execution:
     def until_step(self, step: int, training: Path) -> None:
         def is_done() -> bool:
             assert self.process.poll() is None, self.output
-            files = training.glob("*/logs/chief-0.*.progress.jsonl")
-            events = [each for file in files for each in ProgressReader(str(file)).read()]
-            return any(each["event"] is Event.STEP and each["step"] >= step for each in events)
+            return max(steps_of(*training.glob("*/logs/chief-0.*.progress.jsonl")), default=-1) >= step
 
         wait_until(is_done, lambda: f"step {step}: {self.output}", 400, every=0.1)
 
@@ -187,7 +185,7 @@ def test_the_trainer_step_trains_in_pods_and_adopts_its_job_after_a_kill(kind, s
     assert list(Path(results["model_run"]).glob(f"model.ckpt-{STEPS}.index"))
     assert not (execution.root / "digits-tfjob" / "training").exists()
     with Execution(file, server, secrets) as execution:
-        states = {each["node"]: each["state"] for each in execution.summary()["components"]}
+        states = states_of(execution.summary())
     # Its result depends on the models blessed since.
     assert states.pop("BaselineFinder") == "ran"
     assert {*states.values()} == {"cached"}

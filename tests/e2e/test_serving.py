@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from tests.artifacts import example
 from tests.docs.pages import Page
 from tests.model_server import ModelServer
 from tests.root import ROOT
@@ -65,16 +66,9 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
         return {name: tf.make_ndarray(value) for name, value in answers.items()}
 
     images = served_digits["images"][:4]
-    features = [tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])) for image in images]
-    examples = [
-        tf.train.Example(features=tf.train.Features(feature={"image": each})).SerializeToString() for each in features
-    ]
-    responses = [
-        predict("encoded", "encoded", encoded),
-        predict("images", "images", images),
-        predict("serving_default", "examples", examples),
-    ]
-    for answers in responses:
+    examples = [example(image=image.tobytes()) for image in images]
+    asked = (("encoded", "encoded", encoded), ("images", "images", images), ("serving_default", "examples", examples))
+    for answers in (predict(*each) for each in asked):
         np.testing.assert_array_equal(answers["class_ids"], served_digits["class_ids"][:4])
         np.testing.assert_allclose(answers["probabilities"], served_digits["probabilities"][:4], rtol=0, atol=1e-6)
 
@@ -84,10 +78,8 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
         predict("encoded", "encoded", [encoded[0], wrong, b""])
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert message in error.value.details()
-    body = {
-        "signature_name": "encoded",
-        "instances": [{"b64": base64.b64encode(each).decode()} for each in (encoded[0], wrong)],
-    }
+    instances = [{"b64": base64.b64encode(each).decode()} for each in (encoded[0], wrong)]
+    body = {"signature_name": "encoded", "instances": instances}
     url = f"http://localhost:{server.rest_port}/v1/models/digits/versions/{server.version}:predict"
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(url, json.dumps(body).encode())

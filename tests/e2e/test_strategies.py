@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Workdir
+from tests.e2e.conftest import Workdir, states_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -49,7 +49,7 @@ def test_a_strategy_reaches_the_accuracy_of_one_device(shared, one_device, distr
     results = shared(distribution=distribution)
     assert results["accuracy"] == pytest.approx(one_device["accuracy"], abs=POINTS)
     assert results["evaluated"] == 10_000
-    states = {run["node"]: run["state"] for run in results["components"]}
+    states = states_of(results)
     assert (states["TfdsExampleGen"], states["Trainer"]) == ("cached", "ran")
     assert results["training"]["last_step"] == 400
     assert Path(results["pushed"], "saved_model.pb").exists()

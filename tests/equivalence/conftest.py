@@ -12,10 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tests.components.trainer.conftest import Training
 from tests.components.trainer.conftest import write_inputs as write_artifacts
 from tests.faults.file_operations import Forks
+from tfx_estimator.components.trainer.settings import Settings, built_in_function
+from tfx_estimator.data.preprocessing import decode_images, preprocessing_fn
+from tfx_estimator.pipeline.config import Declaration
 
 # 403 examples divide neither into batches of 100 nor among two replicas.
 TRAIN, EVAL = 2000, 403
@@ -95,9 +100,6 @@ class Trainings:
 
     def train(self, root: Path, values: dict[str, Any]) -> Trained:
         """Trains once; resumes an unfinished training in the component's folder."""
-        from tfx_estimator.components.trainer.settings import Settings, built_in_function
-        from tfx_estimator.pipeline.config import Declaration
-
         images = self._images(values["data"])
         trainer = {
             "train_steps": 60,
@@ -123,8 +125,6 @@ class Trainings:
 
 def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, float]]:
     """Reads the losses of all steps, or another curve, from TensorBoard's events, in their order."""
-    import tensorflow as tf
-
     # Their names start with the time.
     paths = sorted(tf.io.gfile.glob(os.path.join(folder, "events.out.tfevents.*")))
     events = [event for path in paths for event in tf.compat.v1.train.summary_iterator(path)]
@@ -133,9 +133,6 @@ def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, f
 
 def read_weights(folder: str) -> dict[str, np.ndarray]:
     """Reads every variable of the last checkpoint by name, also for a Keras path, which stores them by position."""
-    import tensorflow as tf
-    from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
-
     checkpoint = tf.train.load_checkpoint(folder)
     names = {name: name for name in checkpoint.get_variable_to_shape_map()}
     if _OBJECTS in names:
@@ -238,8 +235,6 @@ _PARTS = (("train", "train", TRAIN), ("eval", "test", EVAL))
 
 def first_images(folder: str, name: str, part: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Reads the first images and labels of a part, `train` or `test`."""
-    import tensorflow as tf
-
     path = next(Path(folder, name).glob(f"*/{name}-{part}.tfrecord-00000-*"))
     spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     parsed = [tf.io.parse_single_example(record, spec) for record in tf.data.TFRecordDataset(str(path)).take(count)]
@@ -261,10 +256,6 @@ def _digits(name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], exact: bool) -> dict[str, list[Any]]:
     """Writes a Trainer's inputs, with the built-in preprocessing or, `exact`, one that does not round."""
-    import tensorflow as tf
-
-    from tfx_estimator.data.preprocessing import decode_images, preprocessing_fn
-
     shape = splits["train"][0].shape[1:]
 
     def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,12 @@ class Forks:
     def call(self, *arguments: object) -> int:
         return self.wait(self.start(*arguments))
 
+    def run(self, *arguments: object, code: int = 0) -> str:
+        """Calls the function, which must end with a code; returns its output."""
+        ended = self.call(*arguments)
+        assert ended == code, self.output
+        return self.output
+
     def start(self, *arguments: object) -> int:
         if self._server.poll() is not None:
             self._begin()

@@ -35,7 +35,7 @@ def models(forks, tmp_path_factory) -> list[Path]:
     """Two model artifacts, the first of a model that adds 1."""
     home = tmp_path_factory.mktemp("models")
     one, other = home / "1" / "Format-Serving", home / "2" / "Format-Serving"
-    assert forks.call("save", str(one), 1.0) == 0, forks.output
+    forks.run("save", str(one), 1.0)
     shutil.copytree(one, other)
     (other / "assets" / "vocabulary.txt").write_text("another\n" * 5000)
     return [home / "1", home / "2"]
@@ -47,7 +47,7 @@ class Served:
     def __init__(self, folder: Path, forks: Forks, models: list[Path]) -> None:
         self.base, self._output, self._forks, self._models = folder / "serving", folder / "pushed", forks, models
         self.arguments = ("push", str(models[1]), str(self.base), str(self._output))
-        assert forks.call("push", str(models[0]), str(self.base), str(self._output)) == 0, forks.output
+        forks.run("push", str(models[0]), str(self.base), str(self._output))
         self.first = forks.result
 
     def operations(self) -> list[Operation]:
@@ -71,7 +71,7 @@ class Served:
 
     def push_again(self) -> None:
         """Pushes again; checks that there are exactly two versions, and removes the second."""
-        assert self._forks.call(*self.arguments) == 0, self._forks.output
+        self._forks.run(*self.arguments)
         first, second = self.versions()
         assert (first, second) == (self.first, self._forks.result)
         assert sorted(os.listdir(self.base)) == [first, second]
@@ -140,7 +140,7 @@ class Trained:
     def train(self) -> list[bool]:
         """Executes it completely; returns whether it resumed from the training folder."""
         arguments = self.arguments()
-        assert self._forks.call(*arguments) == 0, self._forks.output
+        self._forks.run(*arguments)
         number = arguments[-1]
         assert sorted(os.listdir(self.root / "model" / str(number))) == ["Format-Serving", "Format-TFMA"]
         assert self.published(number).exists()

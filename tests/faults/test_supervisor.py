@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from tfx.types import artifact_utils
 
 from tests.faults.conftest import INTERVAL, SERVED, STEPS
-from tests.faults.injector import STARTING, TRAINING, Fault
+from tests.faults.injector import STARTING, TRAINING, Fault, latest_step
 from tests.root import ROOT, start_python
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import plan
@@ -58,7 +59,6 @@ class Supervised:
 
     def wait_for_step(self, step: int) -> list[psutil.Process]:
         """Waits until the chief has done the step; returns the processes of the supervisor and its tasks."""
-        from tests.faults.injector import latest_step
 
         def is_done() -> bool:
             assert self.run.poll() is None, f"the supervisor has ended with {self.run.returncode} before step {step}"
@@ -277,8 +277,6 @@ def test_after_the_last_restart_the_error_names_the_task_and_its_log(faulty):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("path", "count"), [("estimator", 20), ("keras", 10), ("keras_custom_loop", 10)])
 def test_kills_at_random_moments(faulty, path, count):
-    import random
-
     chance = random.Random(7)
     settings = faulty.settings(MWMS, path, max_restarts=2 * count, evaluator=False)
     # The batch is large, so that steps are slow enough for the kills.

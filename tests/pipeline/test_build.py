@@ -8,6 +8,8 @@ import os
 import sys
 
 import pytest
+from google.protobuf import text_format
+from tensorflow_model_analysis.proto import config_pb2
 from tfx.dsl.compiler.compiler import Compiler
 
 from tests.folders import write_files
@@ -19,8 +21,6 @@ from tfx_estimator.components.tuner.executor import TUNE_KEY
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-
-pytestmark = pytest.mark.unit
 
 NODES = [
     "TfdsExampleGen",
@@ -186,9 +186,6 @@ def test_without_metrics_the_eval_config_has_the_defaults():
         metrics { class_name: "ExampleCount" }
       }
     """
-    from google.protobuf import text_format
-    from tensorflow_model_analysis.proto import config_pb2
-
     section = EvaluatorSection(min_accuracy=0.5)
     assert eval_config(section, tuple("abc")) == text_format.Parse(text, config_pb2.EvalConfig())
 

@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.base import lock as module
 from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, exit_code_of
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def folders(tmp_path) -> PipelineFolders:

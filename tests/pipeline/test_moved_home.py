@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.base.log import ROOT
 from tfx_estimator.pipeline.folders import PipelineFolders, relocate_artifacts
 from tfx_estimator.pipeline.report.artifacts import read_outputs
 
-pytestmark = pytest.mark.unit
-
 OLD, NEW = "of the old", "of the new"
 
 

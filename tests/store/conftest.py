@@ -113,7 +113,6 @@ def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Ite
     with (folder / "front.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
     try:
-        assert process.stdout
         ready = process.stdout.readline().split()
         errors = (folder / "front.log").read_text()
         if not ready and "unshare: " in errors:
@@ -123,5 +122,4 @@ def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Ite
     finally:
         process.kill()
         process.wait()
-        assert process.stdout
         process.stdout.close()

@@ -82,7 +82,6 @@ def _dataflow(store: Store, folder: Path, *arguments: str) -> Iterator[Path]:
     program = str(Path(__file__).with_name("dataflow_service.py"))
     process = store.popen(sys.executable, program, str(DATAFLOW_PORT), str(log), *arguments, stdout=subprocess.PIPE)
     try:
-        assert process.stdout
         assert process.stdout.readline() == "listening\n"
         yield log
     finally:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from tests.components.trainer.conftest import SHAPE, declaration, digits, settings, training
 from tests.techniques import wire
 from tests.techniques.options import NETWORKS
+from tfx_estimator.model_fn import networks
 
 __all__ = ["declaration", "digits", "settings", "training", "two_workers", "weights"]
 
@@ -36,10 +38,6 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a checkpoint, by name, of each network that a row of options trains."""
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn import networks
-
     folder = tmp_path_factory.mktemp("weights")
     for name in NETWORKS:
         network = getattr(networks, name)(10)

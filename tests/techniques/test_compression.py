@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.components.trainer.conftest import Training
 from tests.equivalence.conftest import first_images, write_inputs
 from tests.techniques import wire
+from tfx_estimator.model_fn.optim.gradients import compress, restore
 
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 STEPS = 600
@@ -65,12 +67,7 @@ def test_the_accuracy_equals_that_without_compression(path, kind, uncompressed, 
     assert found == pytest.approx(uncompressed, abs=0.005)
 
 
-@pytest.mark.unit
 def test_the_sum_of_the_largest_entries_does_not_overflow_and_nan_stays_nan():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.optim.gradients import compress, restore
-
     class Replicas:
         num_replicas_in_sync = 3
 

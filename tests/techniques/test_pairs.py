@@ -25,13 +25,11 @@ def _accepted(name, folder, weights):
     raise DeclarationError("\n".join(problems))
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_is_accepted_on_a_path(name, tmp_path, weights):
     _accepted(name, tmp_path, weights)
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("path", PATHS)
 def test_options_that_depend_on_evaluations_are_tried_with_each_cluster(path, tmp_path, weights):
     clusters = ["workers", "compressed", "packs", "parameter_server"]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.components.trainer.conftest import Training
 from tests.techniques import wire
+from tfx_estimator.model_fn.optim.averaging import Averaging
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
 
@@ -46,12 +50,6 @@ def test_a_restarted_training_equals_an_uninterrupted_one(two_workers, whole):
 
 def _averaging(shape, every, momentum, **dense):
     """Returns the averaging of a model with one weight, and the weight."""
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.optim.averaging import Averaging
-    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
-    from tfx_estimator.pipeline.config.optimizer import Optimizer
-
     layer = tf.keras.layers.Dense(1, use_bias=False, **dense)
     model = tf.keras.Sequential([tf.keras.Input(shape), layer])
     model.compile(optimizer=DeclaredOptimizer(Optimizer(name="sgd"), 10))
@@ -61,10 +59,7 @@ def _averaging(shape, every, momentum, **dense):
     return Averaging(model, tf.distribute.get_strategy(), every=every, outer_momentum=momentum), weight
 
 
-@pytest.mark.unit
 def test_the_outer_momentum_continues_in_the_direction_of_the_last_averagings():
-    import tensorflow as tf
-
     averaging, weight = _averaging((1,), 3, 0.5)
     after = tf.function(averaging.after)
     found = []
@@ -82,11 +77,8 @@ def test_the_outer_momentum_continues_in_the_direction_of_the_last_averagings():
     assert weight.numpy() == [[2.25]]
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_an_averaged_weight_keeps_its_constraint(momentum):
-    import tensorflow as tf
-
     averaging, weight = _averaging((2,), 1, momentum, kernel_constraint=tf.keras.constraints.UnitNorm())
     after = tf.function(averaging.after)
     # Like means of two weights of norm 1; the second follows a move, which the momentum continues.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tfx.proto import trainer_pb2
 
+from tests.artifacts import artifact
 from tests.e2e.conftest import open_metadata
 from tests.faults.file_operations import Forks
+from tfx_estimator import testing
+from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.pipeline.base.stack import stacks
 
 HERE = Path(__file__).resolve().parent
@@ -47,7 +51,7 @@ def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         modules = [*MODULES, f"{BOTH}=trained", *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
     else:
         modules = [MODULES[0], f"{BOTH}=trained", f"{MODULES[2]}=trained"]
-    assert forks.call(["others", str(root), *modules]) == 0, forks.output[-4000:]
+    forks.run(["others", str(root), *modules])
     return Run(root, {name: Path(folder) for name, folder in json.loads(forks.result).items()}, forks.output)
 
 
@@ -63,58 +67,38 @@ class Trained:
 
 
 @pytest.fixture
-def train(others: Run, tmp_path: Path) -> Iterator[Callable[..., Trained]]:
-    """Trains by the executor, called like by TFX, on the pipeline's data; TFX packs the module."""
-    from tfx.proto import trainer_pb2
-    from tfx.types import channel_utils, standard_artifacts
-
-    from tfx_estimator.components.trainer import Trainer
-
+def train(others: Run) -> Callable[..., Trained]:
+    """Trains by the component on the pipeline's data; TFX packs the module."""
     kinds = {
-        "examples": (standard_artifacts.Examples, "Transform/transformed_examples"),
-        "schema": (standard_artifacts.Schema, "SchemaGen/schema"),
-        "transform_graph": (standard_artifacts.TransformGraph, "Transform/transform_graph"),
+        "examples": ("Examples", "Transform/transformed_examples"),
+        "schema": ("Schema", "SchemaGen/schema"),
+        "transform_graph": ("TransformGraph", "Transform/transform_graph"),
     }
-    inputs: dict[str, list[Any]] = {}
+    inputs: dict[str, Any] = {}
     for name, (kind, place) in kinds.items():
-        artifact = kind()
         (folder,) = (others.root / "artifacts" / place).iterdir()
-        artifact.uri = str(folder)
-        if name == "examples":
-            artifact.split_names = json.dumps(["train", "eval"])
-        inputs[name] = [artifact]
+        inputs[name] = artifact(kind, folder)
+    inputs["examples"].split_names = json.dumps(["train", "eval"])
 
     def run(module: str, steps: int = STEPS, **arguments: Any) -> Trained:
-        trainer = Trainer(
+        made = testing.run_component(
+            Trainer,
             module_file=str(HERE / "modules" / f"{module}.py"),
             train_args=trainer_pb2.TrainArgs(num_steps=steps),
             eval_args=trainer_pb2.EvalArgs(),
-            **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
+            **inputs,
             **arguments,
         )
-        trainer._resolve_pip_dependencies(str(tmp_path))
-        outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
-        for name, artifact in outputs.items():
-            artifact.uri = str(tmp_path / "Trainer" / name / "1")
-        properties = {name: value for name, value in trainer.exec_properties.items() if value is not None}
-        executor = trainer.executor_spec.executor_class()
-        executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
-        measured = outputs["model_run"].mlmd_artifact.custom_properties
-        return Trained(
-            Path(outputs["model"].uri),
-            {name: value.double_value for name, value in measured.items()},
-            Path(outputs["model_run"].uri) / "logs",
-        )
+        measured = made["model_run"].mlmd_artifact.custom_properties
+        properties = {name: value.double_value for name, value in measured.items()}
+        return Trained(Path(made["model"].uri), properties, Path(made["model_run"].uri, "logs"))
 
-    yield run
-    shutil.rmtree(tmp_path / "Trainer", ignore_errors=True)
+    return run
 
 
 @pytest.fixture(scope="session")
 def eval_examples(others: Run) -> tuple[list[bytes], np.ndarray]:
     """The eval split after ingestion: serialized tf.Examples, and their labels."""
-    import tensorflow as tf
-
     files = list(others.root.glob("artifacts/CsvExampleGen/examples/*/Split-eval/*.gz"))
     records = list(tf.data.TFRecordDataset(list(map(str, files)), "GZIP").as_numpy_iterator())
     labels = [tf.train.Example.FromString(each).features.feature["benign"].int64_list.value[0] for each in records]
@@ -124,7 +108,6 @@ def eval_examples(others: Run) -> tuple[list[bytes], np.ndarray]:
 @pytest.fixture(scope="session")
 def served(eval_examples: tuple[list[bytes], np.ndarray]) -> Callable[[Path], np.ndarray]:
     """Returns the probabilities of `benign` of an exported model for the eval split."""
-    import tensorflow as tf
 
     def serve(saved_model: Path) -> np.ndarray:
         signatures = tf.saved_model.load(str(saved_model)).signatures

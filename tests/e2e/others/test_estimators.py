@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.artifacts import artifact, example, write_records
+from tests.components.trainer.conftest import Training
 from tests.equivalence.conftest import read_losses, read_weights
+from tfx_estimator.components.trainer.settings import Settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -43,23 +46,18 @@ EQUAL = {
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Digits as transformed tf.Examples."""
-    import tensorflow as tf
     from sklearn.datasets import load_digits
-    from tfx.types import standard_artifacts
 
     folder = tmp_path_factory.mktemp("examples")
     data = load_digits()
     for split, part in (("train", slice(200, 1000)), ("eval", slice(200))):
         (folder / f"Split-{split}").mkdir()
-        with tf.io.TFRecordWriter(str(folder / f"Split-{split}" / "data-00000-of-00001")) as writer:
-            for pixels, label in zip(data.data[part] / 16, data.target[part]):
-                example = tf.train.Example()
-                example.features.feature["x"].float_list.value.extend(pixels)
-                example.features.feature["label"].int64_list.value.append(int(label))
-                writer.write(example.SerializeToString())
-    artifact = standard_artifacts.Examples()
-    artifact.uri, artifact.split_names = str(folder), json.dumps(["train", "eval"])
-    return artifact
+        pairs = zip((data.data[part] / 16).tolist(), data.target[part].tolist())
+        records = (example(x=pixels, label=label) for pixels, label in pairs)
+        write_records(folder / f"Split-{split}" / "data-00000-of-00001", records)
+    made = artifact("Examples", folder)
+    made.split_names = json.dumps(["train", "eval"])
+    return made
 
 
 Plain = dict[str, tuple[dict[int, float], dict[str, np.ndarray]]]
@@ -91,9 +89,6 @@ def train(examples: Any, tmp_path: Path) -> Callable[..., Any]:
     """Trains by the executor; returns the model_run artifact."""
 
     def run(name: str, distribution: dict[str, Any], steps: int = STEPS, parts: int = 0) -> Any:
-        from tests.components.trainer.conftest import Training
-        from tfx_estimator.components.trainer.settings import Settings
-
         config = json.dumps({"model": name, "parts": parts or EQUAL.get(name, 1)})
         functions = {"module_file": str(HERE / "modules" / "digit_models.py"), "custom_config": config}
         settings = Settings(arguments={"distribution": {**distribution, "max_restarts": 0}})

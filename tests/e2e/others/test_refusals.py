@@ -5,6 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tfx.components.trainer import executor
+from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+from tfx.types import channel, standard_artifacts
+
+from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
@@ -15,10 +23,6 @@ SERVED = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}
 
 
 def _trainer(module: str, distribution: dict | None = None, **arguments):
-    from tfx.types import channel, standard_artifacts
-
-    from tfx_estimator.components.trainer import Trainer
-
     examples = channel.Channel(standard_artifacts.Examples)
     if "trainer_fn" not in arguments:
         arguments["module_file"] = str(MODULES / f"{module}.py")
@@ -26,8 +30,6 @@ def _trainer(module: str, distribution: dict | None = None, **arguments):
 
 
 def test_of_two_functions_one_must_be_named():
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
     with pytest.raises(DeclarationError, match="has a run_fn, which TFX calls, and a trainer_fn") as caught:
         _trainer("cancer_both", WORKERS)
     assert "cancer_both.trainer_fn" in str(caught.value)
@@ -40,12 +42,6 @@ def test_a_keras_run_fn_accepts_each_of_these(distribution):
 
 @pytest.mark.parametrize("strategy", ["mirrored", "central_storage", "multi_worker_mirrored", "parameter_server"])
 def test_the_remedies_of_a_refusal_work(monkeypatch, strategy):
-    from tfx.components.trainer import executor
-    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-
-    from tfx_estimator.components.trainer.settings import Settings
-    from tfx_estimator.pipeline.base.stack import stacks
-
     monkeypatch.syspath_prepend(str(MODULES))
     distribution = {"train": {"strategy": strategy}}
     if strategy in ("mirrored", "central_storage"):

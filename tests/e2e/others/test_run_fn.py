@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.e2e.others.conftest import BOTH
 from tests.waiting import wait_until
@@ -28,8 +29,6 @@ def _check(trained, served, labels):
 
 
 def test_of_two_functions_the_run_fn_is_called_like_by_tfx(others, served, eval_examples):
-    import tensorflow as tf
-
     model = others.models[BOTH] / "Format-Serving"
     # The output's name in a Keras model: the other function's Estimator has another.
     outputs = tf.saved_model.load(str(model)).signatures["serving_default"].structured_outputs

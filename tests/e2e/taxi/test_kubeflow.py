@@ -13,10 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import yaml
+from tfx.examples import chicago_taxi_pipeline
+from tfx.experimental.templates import taxi
 from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner, KubeflowV2DagRunnerConfig
 from tfx.proto import trainer_pb2
 
+from tests.e2e.conftest import states_of
 from tests.faults.file_operations import Forks
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
@@ -30,9 +34,6 @@ TRIPS = 400
 
 def make_template(folder: Path) -> None:
     """Makes the template as `tfx template copy` does, with the steps that its tutorial uncomments."""
-    from tfx.examples import chicago_taxi_pipeline
-    from tfx.experimental.templates import taxi
-
     for name in ("models", "pipeline"):
         shutil.copytree(Path(taxi.__file__).parent / name, folder / name, ignore=shutil.ignore_patterns("*_test.py"))
     for path in folder.rglob("*.py"):
@@ -75,13 +76,8 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def execute(folder: Path, forks: Forks) -> dict[str, Any]:
     """Executes the adapted file; returns the summary."""
-    pid = forks.start(["execute", str(folder / "taxi.yaml"), "--root", str(folder / "root"), "--json"])
-    assert forks.wait(pid) == 0, forks.output
-    return json.JSONDecoder().raw_decode(forks.output, forks.output.index("{"))[0]
-
-
-def states(results: dict[str, Any]) -> dict[str, str]:
-    return {each["node"]: each["state"] for each in results["components"]}
+    output = forks.run(["execute", str(folder / "taxi.yaml"), "--root", str(folder / "root"), "--json"])
+    return json.JSONDecoder().raw_decode(output, output.index("{"))[0]
 
 
 def blessing(folder: Path, number: int) -> dict[str, Any]:
@@ -97,14 +93,12 @@ def test_the_template_is_executed_to_a_pushed_model_and_compared_with_it(
     spec = adapt(tmp_path, monkeypatch)
     assert set(spec["root"]["dag"]["tasks"]) == {*STEPS, FINDER}
     results = execute(tmp_path, forks)
-    assert states(results) == dict.fromkeys([*STEPS, FINDER], "ran")
+    assert states_of(results) == dict.fromkeys([*STEPS, FINDER], "ran")
     assert results["blessed"]
     assert "baseline_model_id" not in blessing(tmp_path, 1)
     pushed = Path(results["pushed"])
     assert pushed.parent == tmp_path / "serving"
     # It serves the pipeline's examples, and is the Trainer's model.
-    import tensorflow as tf
-
     home = tmp_path / "root" / "taxi" / "artifacts" / "local" / "taxi-1"
     files = [str(path) for path in home.glob("CsvExampleGen_1/examples/Split-*/*.gz")]
     records = [*tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()]
@@ -118,7 +112,7 @@ def test_the_template_is_executed_to_a_pushed_model_and_compared_with_it(
     np.testing.assert_array_equal(ours, theirs)
     # The second model is compared with the first.
     again = execute(tmp_path, forks)
-    assert states(again) == states(results)
+    assert states_of(again) == states_of(results)
     compared = blessing(tmp_path, 2)
     assert compared["baseline_model_id"] == blessing(tmp_path, 1)["current_model_id"] != compared["current_model_id"]
     evaluations = [home.with_name(f"taxi-{number}") / "Evaluator_1" / "evaluation" for number in (1, 2)]

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.metrics import roc_auc_score
+from tfx.experimental.templates import taxi
 
 from tests.root import ROOT
 from tests.stack import HERE as STACK
@@ -25,8 +27,6 @@ FUNCTION = "models.estimator_model.model._create_train_and_eval_spec"
 
 def make_template(folder: Path) -> None:
     """Makes models/ as `tfx template copy` does, with the features that its tutorial uncomments."""
-    from tfx.experimental.templates import taxi
-
     shutil.copytree(
         Path(taxi.__file__).parent / "models", folder / "models", ignore=shutil.ignore_patterns("*_test.py")
     )
@@ -63,8 +63,6 @@ def models(folder: Path) -> list[Path]:
 
 def answers(folder: Path) -> tuple[np.ndarray, np.ndarray, dict]:
     """Returns the newest model's logits of the eval split, the labels, and its signatures."""
-    import tensorflow as tf
-
     files = list(folder.glob("artifacts/CsvExampleGen/examples/*/Split-eval/*.gz"))
     records = list(tf.data.TFRecordDataset(list(map(str, files)), "GZIP").as_numpy_iterator())
     labels = []

@@ -12,8 +12,6 @@ from tfx_estimator.components.trainer.supervisor.process import _inherited
 from tfx_estimator.components.trainer.task.start import keep_to_quota
 from tfx_estimator.pipeline.base import cpus
 
-pytestmark = pytest.mark.unit
-
 NAMES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 V1 = "11:memory:/a\n4:cpu,cpuacct:{}\n1:name=systemd:/\n0::/\n"
 

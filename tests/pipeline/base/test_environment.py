@@ -14,8 +14,6 @@ from tfx_estimator.pipeline.base.stack.stacks import KERAS, LEGACY
 # A wrong value here, and the value in our processes.
 WRONG, CHOSEN = ("1", None) if HERE is LEGACY else ("0", "1")
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("value", ["1", "true", "True"])
 def test_legacy_keras_is_kept_where_it_is_installed(monkeypatch, value):

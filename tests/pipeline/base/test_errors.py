@@ -10,8 +10,6 @@ import pytest
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.text import duration, first_line, one_line, printable
 
-pytestmark = pytest.mark.unit
-
 EVIL = "\x1b]0;title\x07\u202e\x9b2J"
 
 

@@ -13,8 +13,6 @@ from tests.folders import GARBLED
 from tests.root import ROOT, run_python
 from tfx_estimator.pipeline.base.files import finite, make_dated, read_json, read_tail, write_json, write_whole
 
-pytestmark = pytest.mark.unit
-
 PRODUCT = ("pipeline", "components", "model_fn", "data")
 
 

@@ -11,8 +11,6 @@ import pytest
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.installed import install_command, uncollected, version_of
 
-pytestmark = pytest.mark.unit
-
 
 def test_an_installed_package():
     assert version_of("tensorflow") == metadata.version("tensorflow")

@@ -6,8 +6,6 @@ import pytest
 
 from tests.root import run_python
 
-pytestmark = pytest.mark.unit
-
 # TFX's components log through absl before ours do.
 SCRIPT = """
 from absl import logging

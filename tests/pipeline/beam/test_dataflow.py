@@ -9,9 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, PipelineOptions, SetupOptions
 
 from tests.pipeline.beam.staged import install, unpickle_there
 from tests.root import run_python
+from tfx_estimator.pipeline import beam
+from tfx_estimator.pipeline.beam import build_sdist, stage_package
 
 # A run of digits that writes each pipeline of Beam's down before it runs it.
 CAPTURING = """
@@ -32,10 +35,7 @@ local.main("digits", workdir)
 """
 
 
-@pytest.mark.unit
 def test_the_package_is_the_same_file_each_time(tmp_path):
-    from tfx_estimator.pipeline.beam import build_sdist
-
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     built = [Path(build_sdist(str(tmp_path / name))) for name in ("a", "b")]
@@ -46,12 +46,7 @@ def test_the_package_is_the_same_file_each_time(tmp_path):
     assert not [name for name in names if "__pycache__" in name or name.startswith("/")]
 
 
-@pytest.mark.unit
 def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
-    from apache_beam.options.pipeline_options import GoogleCloudOptions
-
-    from tfx_estimator.pipeline import beam
-
     answer = threading.Event()
 
     class Silent:
@@ -76,10 +71,6 @@ def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
 @pytest.mark.cluster
 @pytest.mark.long
 def test_whatever_the_components_send_to_workers_is_in_the_package(tmp_path):
-    from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, SetupOptions
-
-    from tfx_estimator.pipeline.beam import stage_package
-
     captured = tmp_path / "captured"
     captured.mkdir()
     done = run_python("-c", CAPTURING, str(captured), str(tmp_path / "runs"))

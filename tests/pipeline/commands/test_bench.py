@@ -12,7 +12,6 @@ import pytest
 
 from tests.folders import write_files
 from tests.root import run_python
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.experiments.bench.strategies import Contender, Plan, choose, parse_contenders
@@ -32,7 +31,6 @@ def network(num_classes):
 RUN_FN = "def run_fn(fn_args):\n    pass\n"
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("arguments", "texts"),
     [
@@ -49,11 +47,10 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--set", "trainer={module_file: own.py, train_steps: 5}"], ["it defines run_fn", "trainer_fn"]),
     ],
 )
-def test_wrong_arguments_are_refused_at_once(tmp_path, monkeypatch, capsys, arguments, texts):
+def test_wrong_arguments_are_refused_at_once(tmp_path, monkeypatch, cli, arguments, texts):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, {"own.py": RUN_FN, "full/strategies.json": "{}"})
-    assert main(["bench", "strategies", "digits", *arguments]) == 2
-    stderr = capsys.readouterr().err
+    stderr = cli("bench", "strategies", "digits", *arguments, code=2).err
     for text in texts:
         assert text in stderr
     assert "to do:" in stderr
@@ -62,20 +59,6 @@ def test_wrong_arguments_are_refused_at_once(tmp_path, monkeypatch, capsys, argu
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "own.py", "strategies.json"]
 
 
-@pytest.mark.unit
-def test_refusing_imports_nothing_heavy():
-    code = (
-        "import sys; from tfx_estimator.__main__ import main; code = main(sys.argv[1:]);"
-        "found = {'tensorflow', 'tfx', 'matplotlib', 'rich'} & set(sys.modules);"
-        "assert not found, found; sys.exit(code)"
-    )
-    arguments = ["bench", "strategies", "digits", "--strategies", "mirrored:3"]
-    done = run_python("-c", code, *arguments)
-    assert done.returncode == 2, done.stderr
-    assert "64 examples do not divide evenly among 3 " in done.stderr
-
-
-@pytest.mark.unit
 def test_the_base_comes_first_and_each_strategy_once():
     names = "mirrored:4, multi_worker_mirrored,one_core,mirrored:4"
     assert [str(each) for each in parse_contenders(names)] == ["one_core", "mirrored:4", "multi_worker_mirrored:2"]
@@ -92,14 +75,12 @@ def test_the_base_comes_first_and_each_strategy_once():
         parse_contenders("one_device", "kears")
 
 
-@pytest.mark.unit
 def test_a_strategy_runs_on_as_many_cores_as_it_counts():
     names = ("one_core", "one_device", "mirrored:2", "multi_worker_mirrored:3", "parameter_server:64")
     cores = [parse_contenders(name)[-1].cores((7, 3, 4, 5)) for name in names]
     assert cores == [(3,), (3, 4, 5, 7), (3, 4), (3, 4, 5), (3, 4, 5, 7)]
 
 
-@pytest.mark.unit
 def test_only_the_distribution_and_the_steps_are_changed():
     trainer = {
         "model": "mnist_cnn",
@@ -130,7 +111,6 @@ def test_only_the_distribution_and_the_steps_are_changed():
     assert (alone.strategy, alone.replicas) == ("one_device", 1)
 
 
-@pytest.mark.unit
 def test_strategies_alternate_and_a_constant_batch_follows_its_strategy():
     plan = Plan(parse_contenders("one_device"), steps=10, warmup=5, rounds=2, input_share=True)
     first = ["one_core", "one_core (constant batch)", "one_device", "one_device (constant batch)"]
@@ -145,7 +125,6 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.unit
 def test_gpus_are_counted_where_they_train():
     contenders = parse_contenders("all,one_core,mirrored:4,multi_worker_mirrored:3", device="gpu")
     names = [str(each) for each in contenders]
@@ -287,7 +266,6 @@ def test_each_strategy_is_measured_on_each_path(workdir, done):
     assert sorted(job["path"] for job in jobs) == ["estimator", "keras"]
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     "vary",
     [
@@ -308,7 +286,6 @@ def test_a_variation_without_effect_is_not_measured_twice(vary):
         assert f"{key} has no effect here" in reason
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("vary", "paths"),
     [("sync_every=null,4", "keras"), ("distribution.train.gradient_compression=none,fp16", "")],

@@ -10,8 +10,6 @@ import shtab
 
 from tfx_estimator.__main__ import make_parser
 
-pytestmark = pytest.mark.unit
-
 ASK = 'COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shtab_tfx_estimator; printf "%s\\n" "${COMPREPLY[@]}"'
 
 

@@ -11,8 +11,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.commands import convert
 from tfx_estimator.pipeline.config import load
 
-pytestmark = pytest.mark.unit
-
 DECLARED = """\
 name: mine
 data: {dataset: "%s", splits: {train: train, eval: test}}

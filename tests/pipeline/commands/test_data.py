@@ -13,17 +13,13 @@ from PIL import Image
 from tests.data.sizes import opened
 from tests.data.sources.conftest import write_idx
 from tests.folders import write_files
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def shown(capsys):
+def shown(cli):
     def show(*arguments: object) -> tuple[str, dict]:
-        assert main(["data", *map(str, arguments)]) == 0
-        output = capsys.readouterr().out
+        output = cli("data", *map(str, arguments)).out
         return output, yaml.safe_load(output[output.index("data:\n") :])["data"]
 
     return show
@@ -46,10 +42,8 @@ def test_a_table(shown, pets):
     assert "split train: 8 examples: cat (4), dog (4)\n" in output
     assert "  sizes (height x width): 4 x 6 (12)\n  channels: 3 (8), 1 (4)\n  formats: JPEG (12)\n" in output
     source = opened(**section)
-    assert {split: sum(len(part) for part in parts) for split, parts in source.resolve_disjoint().items()} == {
-        "train": 8,
-        "eval": 4,
-    }
+    counts = {split: sum(len(part) for part in parts) for split, parts in source.resolve_disjoint().items()}
+    assert counts == {"train": 8, "eval": 4}
 
 
 def test_idx_files(shown, tmp_path):
@@ -88,15 +82,8 @@ def _paint(folder, names):
 
 
 def test_a_declaration_whose_splits_can_be_read_keeps_them(shown, tmp_path):
-    shades = {
-        "fold0/cat/1": 1,
-        "fold0/dog/1": 2,
-        "fold1/cat/1": 3,
-        "fold1/dog/1": 4,
-        "fold2/cat/1": 3,
-        "fold2/dog/1": 5,
-    }
-    _paint(tmp_path / "pets", {f"{name}.png": shade for name, shade in shades.items()})
+    shades = {"fold0/cat": 1, "fold0/dog": 2, "fold1/cat": 3, "fold1/dog": 4, "fold2/cat": 3, "fold2/dog": 5}
+    _paint(tmp_path / "pets", {f"{name}/1.png": shade for name, shade in shades.items()})
     write_files(tmp_path, {"mine.yaml": f"name: mine\ndata: {{dataset: ./pets, splits: {FOLDS}}}"})
     output, section = shown(tmp_path / "mine.yaml")
     assert section == {"dataset": str(tmp_path / "pets"), "splits": FOLDS}
@@ -128,13 +115,10 @@ def test_a_name_of_tfds(shown):
     assert section["dataset"] == "fashion_mnist"
 
 
-def test_a_name_that_is_nothing_is_refused(tmp_path, capsys):
-    assert main(["data", str(tmp_path / "nowhere")]) == DeclarationError.exit_code
-    assert (
-        "  expected: a folder, a CSV or Parquet file, a preset, a declaration, or a TFDS name\n"
-        in capsys.readouterr().err
-    )
-    assert main(["data", str(tmp_path / "nowhere.csv")]) == DataError.exit_code
+def test_a_name_that_is_nothing_is_refused(tmp_path, cli):
+    refused = cli("data", str(tmp_path / "nowhere"), code=DeclarationError.exit_code).err
+    assert "  expected: a folder, a CSV or Parquet file, a preset, a declaration, or a TFDS name\n" in refused
+    cli("data", str(tmp_path / "nowhere.csv"), code=DataError.exit_code)
 
 
 def test_images_and_tables_are_shown_without_tensorflow(pets):

@@ -18,8 +18,8 @@ from tests.pipeline import making
 from tests.root import ROOT, run_python, start_python
 from tests.stack import HERE
 from tests.stack import pins as in_lock
-from tfx_estimator.__main__ import main
 from tfx_estimator.components import inventory
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY, TODAY
 from tfx_estimator.pipeline.doctor import machine, training
 from tfx_estimator.pipeline.doctor.machine import FAILED, OK, WARNING, pins
@@ -54,23 +54,21 @@ def test_a_whole_environment_can_run(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_damaged_files_of_runs_are_named_and_made_again_by_the_next_run(tmp_path, capsys, monkeypatch):
+def test_damaged_files_of_runs_are_named_and_made_again_by_the_next_run(tmp_path, cli, monkeypatch):
     monkeypatch.setattr(inventory, "_SMALL", 0)
     word, folders = tmp_path / "word", PipelineFolders(str(tmp_path / "runs"), "digits")
     word.write_text("any")
     making.run(folders, word)
     command = ["doctor", "--runs", "--workdir", folders.workdir]
-    assert main(command) == 0
-    assert capsys.readouterr().out == "ok       digits           2 files are as they were published\n"
+    assert cli(*command).out == "ok       digits           2 files are as they were published\n"
     flip(made := Path(folders.root) / "Making" / "model" / "1" / "word")
-    assert main([*command, "--json"]) == 1
-    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    (finding,) = json.loads(cli(*command, "--json", code=1).out)["findings"]
     assert (finding["name"], finding["what"]) == ("digits", f"{made}: its bytes have changed since it was published")
     assert {name: node.state for name, node in making.run(folders, word).runs.items()} == dict.fromkeys(
         ("Making", "Copying"), "ran"
     )
-    assert main(command) == 0
-    assert main(["doctor", "--runs", "--workdir", str(tmp_path)]) == 1
+    cli(*command)
+    cli("doctor", "--runs", "--workdir", str(tmp_path), code=1)
 
 
 def test_a_broken_environment_is_reported_without_a_traceback(tmp_path):
@@ -199,8 +197,6 @@ def test_data_sets(tmp_path, monkeypatch):
 
 
 def test_a_machine_without_private_networks_or_a_loopback(monkeypatch):
-    from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError
-
     def refuse(*args):
         raise NoPrivateNetworkError("this process may not make a network namespace")
 
@@ -252,15 +248,13 @@ def test_two_processes_train(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_output_as_text(monkeypatch, capsys):
+def test_the_output_as_text(monkeypatch, cli):
     monkeypatch.setattr(machine, "check_tensorflow", list)
-    monkeypatch.setattr(
-        machine, "check_cores", lambda: machine.Finding("cores", WARNING, "1 logical CPU", "one_device")
-    )
+    one = machine.Finding("cores", WARNING, "1 logical CPU", "one_device")
+    monkeypatch.setattr(machine, "check_cores", lambda: one)
     monkeypatch.setattr(training, "check_training", lambda: machine.ok("training", "\x1b[1m\ntrained"))
     monkeypatch.setattr(machine, "check_shared_memory", lambda: 1 / 0)
-    assert main(["doctor"]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli("doctor", code=1).out.splitlines()
     assert lines[-1] == "pipelines cannot run here: shared memory"
     assert "failed   shared memory    cannot be examined: ZeroDivisionError: division by zero" in lines
     index = lines.index("warning  cores            1 logical CPU")

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from tests.components.trainer.conftest import declaration, digits, settings, training
-from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.dry_run.trial import make_inputs
+from tfx_estimator.components.trainer.settings import built_in_function
+from tfx_estimator.data.sources import SourceInfo
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.data import TransformSection
 
 __all__ = ["declaration", "digits", "settings", "training"]
 
@@ -54,21 +57,23 @@ def model_fn(features, labels, mode, params):
 """
 
 
-def estimate(capsys: pytest.CaptureFixture, source: str, trainer: dict) -> dict:
+@pytest.fixture
+def estimate(cli):
     """Returns the output of `estimate --json`."""
-    options = [part for key, value in trainer.items() for part in ("--set", f"trainer.{key}={json.dumps(value)}")]
-    code = main(["estimate", source, "--json", *options])
-    output = capsys.readouterr()
-    assert code == 0, output.err
-    return json.loads(output.out)
+
+    def run(source: str, trainer: dict) -> dict:
+        options = [part for key, value in trainer.items() for part in ("--set", f"trainer.{key}={json.dumps(value)}")]
+        return json.loads(cli("estimate", source, "--json", *options).out)
+
+    return run
 
 
-def test_the_costs_of_a_network_and_the_memory_of_its_training(fresh_tasks, capsys, training, settings):
+def test_the_costs_of_a_network_and_the_memory_of_its_training(fresh_tasks, estimate, training, settings):
     # A forked task starts with the memory of its parent, which depends on earlier forks.
     # The batch is large, so that the estimate outweighs a process's base memory.
     batch = 4096
     trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": batch, "train_steps": 2}
-    found = estimate(capsys, "digits", trainer)
+    found = estimate("digits", trainer)
     assert found["parameters"] == PARAMETERS == 347_146
     assert found["flops_per_example"]["forward"] == pytest.approx(2 * MULTIPLICATIONS, rel=0.05)
     assert found["flops_per_example"]["training"] == pytest.approx(2 * (MULTIPLICATIONS + BACKWARD), rel=0.05)
@@ -84,14 +89,10 @@ def test_the_costs_of_a_network_and_the_memory_of_its_training(fresh_tasks, caps
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 @pytest.mark.parametrize(("model", "shape"), [("cifar_cnn", (32, 32, 3)), ("mnist_cnn", (28, 28, 1))])
 @pytest.mark.parametrize("batch", [2048, 6144])
-def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, model, shape, batch):
-    from tfx_estimator.components.trainer.dry_run.trial import make_inputs
-    from tfx_estimator.data.sources import SourceInfo
-    from tfx_estimator.pipeline.config.data import TransformSection
-
+def test_the_memory_of_a_training(estimate, tmp_path, training, settings, path, model, shape, batch):
     trainer = {"path": path, "model": model, "global_batch_size": batch, "train_steps": 4}
     dataset = "cifar10" if shape[2] == 3 else "digits"
-    found = estimate(capsys, dataset, trainer)
+    found = estimate(dataset, trainer)
     info = SourceInfo("made-up", "", shape, tuple("0123456789"))
     training.inputs = make_inputs(str(tmp_path / "inputs"), info, TransformSection(), 512)
     measured = _measure(training, settings, trainer, image_shape=shape)
@@ -113,9 +114,9 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
     ],
     ids=str,
 )
-def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, option):
+def test_the_memory_of_a_training_by_a_technique(estimate, training, settings, option):
     trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": 4096, "train_steps": 4, **option}
-    found = estimate(capsys, "digits", trainer)
+    found = estimate("digits", trainer)
     assert _measure(training, settings, trainer) == _near(found["memory"]["process"])
     assert not found["lower_bound"]
     traffic = found["bytes_per_step"]
@@ -131,7 +132,7 @@ def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, opt
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["central_storage", "mirrored"])
 def test_the_memory_of_weights_that_devices_share_or_mirror(
-    capsys, importable, monkeypatch, training, settings, strategy
+    estimate, importable, monkeypatch, training, settings, strategy
 ):
     # Weights and Adam's slots that outweigh a process's base memory.
     text = NETWORK.replace("Flatten(),", "Flatten(), tf.keras.layers.Dense(40_000),")
@@ -139,7 +140,7 @@ def test_the_memory_of_weights_that_devices_share_or_mirror(
     trainer = {"path": "keras", "model": "own_wide:network", "global_batch_size": 64, "train_steps": 4}
     trainer |= {"optimizer": {"name": "adam"}, "distribution": {"train": f"{strategy}:2"}}
     monkeypatch.chdir(importable)
-    found = estimate(capsys, "digits", trainer)
+    found = estimate("digits", trainer)
     assert _measure(training, settings, trainer) == _near(found["memory"]["process"])
 
 
@@ -150,8 +151,6 @@ def _near(estimated: float) -> Any:
 
 def _measure(training, settings, trainer: dict, **facts) -> float:
     """Returns the peak memory of the task that trains, in bytes, before it evaluates."""
-    from tfx_estimator.components.trainer.settings import built_in_function
-
     made = dataclasses.replace(settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}), **facts)
     _, run = training.run(made, steps=4, **built_in_function(made.trainer))
     lines = (line for file in Path(run.uri).rglob("chief-0*.progress.jsonl") for line in file.read_text().splitlines())
@@ -239,11 +238,10 @@ def test_updates_that_a_scaled_loss_may_skip_are_counted(make_estimate):
 
 
 @pytest.mark.unit
-def test_a_module_file_cannot_be_estimated(tmp_path, capsys):
+def test_a_module_file_cannot_be_estimated(tmp_path, cli):
     module = tmp_path / "module.py"
     module.write_text("def run_fn(fn_args):\n    pass\n")
     options = ["--set", "trainer.model=null", "--set", f"trainer.module_file={module}"]
-    assert main(["estimate", "digits", *options]) == 2
-    stderr = capsys.readouterr().err
+    stderr = cli("estimate", "digits", *options, code=2).err
     assert "their costs are unknown before it has run" in stderr
     assert "peak memory" in stderr

@@ -9,7 +9,6 @@ import jsonschema
 import pytest
 import yaml
 
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection, TransformSection
@@ -18,13 +17,10 @@ from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
-def schema(capsys) -> dict:
-    assert main(["schema"]) == 0
-    return json.loads(capsys.readouterr().out)
+def schema(cli) -> dict:
+    return json.loads(cli("schema").out)
 
 
 def test_it_is_a_schema_of_draft_7(schema):
@@ -33,12 +29,11 @@ def test_it_is_a_schema_of_draft_7(schema):
 
 
 @pytest.mark.parametrize("name", presets.names())
-def test_presets_and_their_resolved_form_are_valid(schema, capsys, name):
+def test_presets_and_their_resolved_form_are_valid(schema, cli, name):
     validator = jsonschema.Draft7Validator(schema)
     validator.validate(yaml.safe_load(presets.path(name).read_text()))
-    assert main(["show", name]) == 0
     # Every null of the resolved declaration must be allowed.
-    validator.validate(yaml.safe_load(capsys.readouterr().out))
+    validator.validate(yaml.safe_load(cli("show", name).out))
 
 
 @pytest.mark.parametrize(
@@ -68,20 +63,15 @@ def test_every_key_has_a_description(schema):
             assert "description" in entry or "$ref" in str(entry), f"{name}.{key}"
 
 
-def test_writes_a_file_and_says_how_editors_use_it(tmp_path, capsys, schema):
+def test_writes_a_file_and_says_how_editors_use_it(tmp_path, cli, schema):
     file = tmp_path / "s.json"
-    assert main(["schema", str(file)]) == 0
+    assert f"# yaml-language-server: $schema={file}" in cli("schema", str(file)).out
     assert json.loads(file.read_text()) == schema
-    assert f"# yaml-language-server: $schema={file}" in capsys.readouterr().out
-    assert main(["schema", str(file)]) == 2
-    assert main(["schema", "--help"]) == 0
-    assert "# yaml-language-server: $schema=" in capsys.readouterr().out
+    cli("schema", str(file), code=2)
+    assert "# yaml-language-server: $schema=" in cli("schema", "--help").out
 
 
-def test_the_schemas_defaults_are_those_that_show_prints(capsys):
-    assert main(["schema"]) == 0
-    schema = json.loads(capsys.readouterr().out)
-
+def test_the_schemas_defaults_are_those_that_show_prints(schema):
     def resolve(typed: dict) -> dict:
         choices = [typed, *typed.get("anyOf", []), *typed.get("allOf", [])]
         choices += [each for choice in choices for each in choice.get("allOf", [])]

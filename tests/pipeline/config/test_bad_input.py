@@ -9,8 +9,6 @@ import pytest
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 
-pytestmark = pytest.mark.unit
-
 # (old text in the good declaration, new text, parts of the message)
 REPLACED = [
     ("train_steps: 500", "train_step: 500", ["mine.yaml:7  trainer.train_step: 500", "unknown key", "`train_steps`?"]),

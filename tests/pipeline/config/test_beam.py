@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, refused
 from tfx_estimator.pipeline.config.beam import BeamSection
-
-pytestmark = pytest.mark.unit
 
 
 def test_the_default_is_the_in_memory_runner():

@@ -9,8 +9,6 @@ from tfx_estimator.pipeline.config.data import find_overlap
 from tfx_estimator.pipeline.config.package_names import metric_names, tfds_names
 from tfx_estimator.pipeline.user_data import read
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("one", "other", "shared"),
@@ -110,8 +108,7 @@ def test_what_is_not_read_is_noted(write, declare, tmp_path, monkeypatch):
     _touch(pets, *THREE[:2], "val/cat/1.heic", "val/cat/2.HEIC", "test/1.png", "train/cat/a.txt")
     walk, walked = read.read_folder, []
     monkeypatch.setattr(read, "read_folder", lambda *given: walked.append(given) or walk(*given))
-    write(declare("./pets", "{train: train, eval: val}"))
-    assert load("mine.yaml").notes == (
+    assert load(write(declare("./pets", "{train: train, eval: val}"))).notes == (
         f"left out (in no folder of a class): test of {pets}",
         f"left out (not an image): train/cat/a.txt of {pets}",
         f"the split val of {pets} has no image of dog",
@@ -131,8 +128,7 @@ def test_a_table_is_found_next_to_the_declaration(write, problems, declare, tmp_
     (problem,) = problems(declare("labels.csv", "{eval: test}"))
     assert "has no columns named label or class" in problem
     (tmp_path / "labels.csv").write_text("file,class,split\n")
-    write(declare("labels.csv", "{eval: test}"))
-    assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "labels.csv")
+    assert load(write(declare("labels.csv", "{eval: test}"))).declaration.data.dataset == str(tmp_path / "labels.csv")
 
 
 @pytest.mark.parametrize(
@@ -143,8 +139,7 @@ def test_a_name_that_tfds_does_not_know_is_refused_with_a_near_one(write, proble
     assert f"TFDS has no data set {dataset.split('/')[0]}, and there is no folder of this name" in problem
     assert f"did you mean `{near}`?" in problem if near else "catalog" in problem
     suggested = near or "beans"
-    write(declare(suggested, "{train: train, eval: test}"))
-    assert load("mine.yaml").declaration.data.dataset == suggested
+    assert load(write(declare(suggested, "{train: train, eval: test}"))).declaration.data.dataset == suggested
     (tmp_path / "prepared" / dataset).mkdir(parents=True)
     write(declare(f"{dataset}\n  data_dir: prepared", "{train: train, eval: test}"))
     assert load("mine.yaml").declaration.data.dataset == dataset
@@ -177,8 +172,7 @@ def test_a_metric_that_neither_tfma_nor_keras_has_is_refused(write, problems, go
     assert "neither TFMA nor Keras has a metric of this name" in problem
     assert f"did you mean `{near}`?" in problem if near else "tfma.metrics" in problem
     near = near or "AUC"
-    write(good + f"evaluator: {{metrics: [{near}]}}\n")
-    assert load("mine.yaml").declaration.evaluator.metrics[0].name == near
+    assert load(write(good + f"evaluator: {{metrics: [{near}]}}\n")).declaration.evaluator.metrics[0].name == near
 
 
 def test_every_metric_of_tfma_and_keras_is_known():

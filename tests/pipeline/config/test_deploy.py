@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
 from tfx_estimator.pipeline.platforms.vertex.rules import REGIONS
 
-pytestmark = pytest.mark.unit
-
 WHOLE = {
     "": (),
     "tfjob": OF_TFJOB,
@@ -45,7 +43,6 @@ SMALL = (
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_complete_declaration_is_accepted(target):
     deploy = load("digits", WHOLE[target], target).declaration.deploy
-    assert deploy is not None
     trainer, pusher = deploy.nodes.of("Trainer"), deploy.nodes.of("Pusher")
     assert (trainer.retries, trainer.cpu, pusher.cpu) == (3, 8, 2)
 

@@ -13,9 +13,6 @@ from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.kubeflow.section import SecurityContext
 
-pytestmark = pytest.mark.unit
-
-
 _GROUP = "deploy.security_context.fs_group=5"
 
 

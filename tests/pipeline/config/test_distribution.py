@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.experiments.bench.strategies import parse_contenders
 
-pytestmark = pytest.mark.unit
-
 PRODUCT = ("pipeline", "components", "model_fn", "data")
 TRAIN, EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 TABLES = {"pipeline/config/strategies.py", "model_fn/parallel/strategies.py"}
@@ -115,8 +113,7 @@ def test_a_list_of_devices_comes_back_as_it_was(write, good):
     overrides = [f"{EVAL}.strategy=mirrored", f"{EVAL}.devices.cpu=[0, 2]"]
     declaration = load("mine.yaml", overrides).declaration
     assert "cpu: [0, 2]" in render(declaration.dict())
-    write(render(declaration.dict()))
-    assert load("mine.yaml").declaration == declaration
+    assert load(write(render(declaration.dict()))).declaration == declaration
     distribution = declaration.trainer.distribution
     assert Distribution.parse_obj(json.loads(json.dumps(distribution.dict()))) == distribution
     assert len({distribution.eval, Strategy(), Strategy()}) == 2
@@ -151,22 +148,19 @@ def test_fewer_files_than_workers(problems, write, good):
     cluster = "  distribution: {train: {strategy: parameter_server, workers: 4}, sharding: "
     (problem,) = problems(f"{text}{cluster}file}}\n")
     assert problem.startswith("mine.yaml:4  data.shards: 3\n3 files cannot be shared among 4 workers")
-    write(f"{text}{cluster}element}}\n")
-    assert load("mine.yaml").declaration.data.shards == 3
+    assert load(write(f"{text}{cluster}element}}\n")).declaration.data.shards == 3
 
 
 @pytest.mark.parametrize(("workers", "sharding", "files"), [(12, "file", 12), (4, "file", 8), (12, "element", 8)])
 def test_as_many_files_as_workers_read_unless_declared(write, good, workers, sharding, files):
     train = f"train: {{strategy: parameter_server, workers: {workers}}}"
-    write(f"{good}  distribution: {{{train}, sharding: {sharding}}}\n")
-    assert load("mine.yaml").declaration.shards == files
+    assert load(write(f"{good}  distribution: {{{train}, sharding: {sharding}}}\n")).declaration.shards == files
 
 
 def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems, tmp_path, good):
     (tmp_path / "taxi.py").write_text("def trainer_fn(fn_args, schema): ...\n")
     text = good.replace("model: mnist_cnn", "module_file: taxi.py").replace("500", "50")
     text += "  distribution: {train: {strategy: multi_worker_mirrored, workers: 9}, evaluator: true"
-    write(f"{text}}}\n")
-    assert load("mine.yaml").declaration.trainer.distribution.train.worker_count == 9
+    assert load(write(f"{text}}}\n")).declaration.trainer.distribution.train.worker_count == 9
     (problem,) = problems(f"{text}, sharding: file}}\n")
     assert problem.startswith("mine.yaml:8  trainer.distribution.sharding: file\nit is for the built-in input_fn")

@@ -11,8 +11,6 @@ from tests.root import ROOT
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.evaluator import Slice, parse_held, parse_slice
 
-pytestmark = pytest.mark.unit
-
 LIST = """\
   augment:
     - random_flip

@@ -11,8 +11,6 @@ from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("name", presets.names())
 def test_the_overrides_in_every_presets_header_load(name):
@@ -27,8 +25,7 @@ def test_the_overrides_in_every_presets_header_load(name):
 
 
 def test_origins_say_where_each_value_came_from(write, good):
-    write(good)
-    origins = load("mine.yaml", ["trainer.seed=7", "trainer.optimizer={name: sgd}"]).origins
+    origins = load(write(good), ["trainer.seed=7", "trainer.optimizer={name: sgd}"]).origins
     assert origins["data.splits.eval"] == "mine.yaml:4"
     assert origins["trainer.train_steps"] == "mine.yaml:7"
     assert origins["trainer.seed"] == origins["trainer.optimizer.name"] == "--set"
@@ -61,8 +58,7 @@ def test_origins_say_where_each_value_came_from(write, good):
     ],
 )
 def test_an_override_is_yaml(write, good, override, path, value):
-    write(good.replace("mnist_cnn", "cifar_resnet9"))
-    found = load("mine.yaml", [override]).declaration.dict()
+    found = load(write(good.replace("mnist_cnn", "cifar_resnet9")), [override]).declaration.dict()
     for key in path:
         found = found[key]
     assert found == value
@@ -117,8 +113,7 @@ def test_anchors_and_merges(write, good):
     assert distribution.train.strategy == distribution.eval.strategy == "mirrored"
     # A merge keeps the lines of the keys before it.
     devices = "    train: &both {strategy: mirrored, devices: {cpu: 2}}\n"
-    write(good + "  distribution:\n" + devices + "    eval:\n      devices: {cpu: 4}\n      <<: *both\n")
-    loaded = load("mine.yaml")
+    loaded = load(write(good + "  distribution:\n" + devices + "    eval:\n      devices: {cpu: 4}\n      <<: *both\n"))
     assert loaded.declaration.trainer.distribution.eval.devices.cpu == 4
     assert loaded.origins["trainer.distribution.eval.devices.cpu"] == "mine.yaml:11"
     assert loaded.origins["trainer.distribution.eval.strategy"] == "mine.yaml:9"
@@ -135,8 +130,7 @@ def test_a_section_that_is_set_as_a_whole_has_defaults_for_the_rest(write, good)
 
 
 def test_a_section_whose_lines_are_commented_out_is_its_defaults(write, good):
-    write(good + "  optimizer:\n    # name: sgd\nbeam:\n")
-    loaded = load("mine.yaml")
+    loaded = load(write(good + "  optimizer:\n    # name: sgd\nbeam:\n"))
     assert loaded.declaration.trainer.optimizer.name == "momentum"
     assert loaded.declaration.beam.runner == "direct"
     assert loaded.origins["beam.runner"] == "default"

@@ -14,8 +14,6 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.yaml_text import read_yaml
 
-pytestmark = pytest.mark.unit
-
 COUNT = 150
 PLACED = re.compile(r"^  (?:.+:\d+|--set .*?)(?:  |$)", re.MULTILINE)
 ONE = re.compile(r"^tfx-estimator: (?:.+:\d+ |the declaration .+ has (\d+) problem)")

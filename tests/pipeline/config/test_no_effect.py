@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.folders import write_files
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
-
-pytestmark = pytest.mark.unit
 
 _CLUSTER = "trainer.distribution.train.strategy=multi_worker_mirrored"
 _EVALUATOR = [_CLUSTER, "trainer.distribution.evaluator=true"]
@@ -27,8 +24,7 @@ def test_options_of_another_path_strategy_or_task_have_a_warning(write, good, ov
     message = f"{override.partition('=')[0]} has no effect: it is for {whose}"
     assert load("mine.yaml", [override]).warnings == (f"--set  {message}",)
     assert load("mine.yaml", [override, *fitting]).warnings == ()
-    write(good + "  steps_per_execution: 7\n")
-    (warning,) = load("mine.yaml").warnings
+    (warning,) = load(write(good + "  steps_per_execution: 7\n")).warnings
     assert warning == "mine.yaml:8  trainer.steps_per_execution has no effect: it is for the Keras paths"
 
 
@@ -64,11 +60,9 @@ def test_weight_decay_in_addition_to_that_of_adamw_has_a_warning(write, good, op
         assert warnings[0].startswith("mine.yaml:8  trainer.optimizer.weight_decay is L2 on kernels")
 
 
-def test_the_output_of_show_has_no_new_warnings(write, good, capsys):
+def test_the_output_of_show_has_no_new_warnings(write, good, cli):
     write(good + "tune: {ranges: {trainer.optimizer.momentum: [0.5, 0.9]}}\n")
-    assert main(["show", "mine.yaml"]) == 0
-    write(capsys.readouterr().out, "whole.yaml")
-    whole = load("whole.yaml")
+    whole = load(write(cli("show", "mine.yaml").out, "whole.yaml"))
     assert whole.declaration == load("mine.yaml").declaration
     assert whole.warnings == ()
 
@@ -87,15 +81,13 @@ def declare(write, good):
     return text
 
 
-def test_options_that_a_model_fn_does_not_read_have_one_warning(declare, capsys):
+def test_options_that_a_model_fn_does_not_read_have_one_warning(declare, cli):
     declare(WHOLE)
     (warning,) = load("mine.yaml").warnings
     assert warning.startswith("mine.yaml:")
     assert "trainer.params.depth, trainer.optimizer.learning_rate have no effect: mynet:net does not read" in warning
-    assert main(["validate", "mine.yaml"]) == 0
-    assert f"    warning: {warning}\n" in capsys.readouterr().out
-    assert main(["show", "mine.yaml"]) == 0
-    output = capsys.readouterr()
+    assert f"    warning: {warning}\n" in cli("validate", "mine.yaml").out
+    output = cli("show", "mine.yaml")
     assert "warning" not in output.out
     assert warning in output.err
 
@@ -132,12 +124,10 @@ def test_options_of_the_loss_and_params_of_a_module_file_have_a_warning(declare)
     assert "trainer.params.units has no effect: a module file brings its own" in warning
 
 
-def test_a_default_that_is_written_out_has_no_warning(declare, write, capsys):
+def test_a_default_that_is_written_out_has_no_warning(declare, write, cli):
     declare(WHOLE, "  params: {units: 3}\n")
     assert load("mine.yaml").warnings == ()
-    assert main(["show", "mine.yaml"]) == 0
-    write(capsys.readouterr().out, "whole.yaml")
-    assert load("whole.yaml").declaration == load("mine.yaml").declaration
+    assert load(write(cli("show", "mine.yaml").out, "whole.yaml")).declaration == load("mine.yaml").declaration
     assert load("whole.yaml").warnings == ()
     (warning,) = load("whole.yaml", ["trainer.optimizer.clip_norm=2"]).warnings
     assert warning.endswith("trainer.optimizer.clip_norm has no effect: mynet:net does not read it from params")

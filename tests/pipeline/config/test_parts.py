@@ -7,8 +7,6 @@ import pytest
 from tfx_estimator.pipeline.config import runtime
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 AUTO = {"model": "mnist_cnn", "parallel_parts": "auto"}
 
 

@@ -11,8 +11,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_folder
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:

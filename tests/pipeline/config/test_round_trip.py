@@ -13,8 +13,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml, render
 
-pytestmark = pytest.mark.unit
-
 scalars = (
     st.none()
     | st.booleans()

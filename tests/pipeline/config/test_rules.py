@@ -12,8 +12,6 @@ import yaml
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-pytestmark = pytest.mark.unit
-
 OWN = """
 def net(num_classes, units=3): pass
 def any(num_classes, **options): pass
@@ -236,8 +234,7 @@ def test_an_option_of_another_strategy(problems, declare, strategy, key, value, 
 
 def test_every_strategy_accepts_the_defaults(write, good):
     # `show` writes every value, and what it writes can be run.
-    write(good)
-    defaults = load("mine.yaml").declaration.trainer.distribution.dict()
+    defaults = load(write(good)).declaration.trainer.distribution.dict()
     for strategy in STRATEGIES:
         defaults["train"].update(strategy=strategy, tpu="my-tpu" if strategy == "tpu" else None)
         write(f"{good}  distribution: {inline(defaults)}\n")

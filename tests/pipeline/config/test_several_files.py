@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.draft import _read_input, join_sources
 from tfx_estimator.pipeline.config.yaml_text import inline
-
-pytestmark = pytest.mark.unit
 
 BASE = """\
 name: base
@@ -158,12 +155,11 @@ def test_a_replaced_section_is_reported_with_its_last_file_only(folder):
     assert "base.yaml" not in message.partition("then:")[0].splitlines()[2:][0]
 
 
-def test_standard_input_is_read_once_and_its_paths_start_here(folder, monkeypatch, capsys):
+def test_standard_input_is_read_once_and_its_paths_start_here(folder, monkeypatch, cli):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BASE.encode())))
     _read_input.cache_clear()
     try:
-        assert main(["show", "-", "mine.yaml", "--json"]) == 0
-        shown = json.loads(capsys.readouterr().out)
+        shown = json.loads(cli("show", "-", "mine.yaml", "--json").out)
         assert shown["declaration"]["pusher"]["destination"] == str(folder / "served")
         assert shown["origins"]["trainer.train_steps"] == "standard input:7"
         assert shown["files"] == ["-", str(folder / "mine.yaml")]
@@ -175,11 +171,9 @@ def test_standard_input_is_read_once_and_its_paths_start_here(folder, monkeypatc
         _read_input.cache_clear()
 
 
-def test_verbs_accept_several_files(folder, capsys):
-    assert main(["validate", "base/base.yaml+mine.yaml", "digits"]) == 0
-    assert "0.1" not in capsys.readouterr().err
-    assert main(["show", "base/base.yaml", "mine.yaml", "--set", "name=third"]) == 0
-    assert "name: third" in capsys.readouterr().out
+def test_verbs_accept_several_files(folder, cli):
+    assert "0.1" not in cli("validate", "base/base.yaml+mine.yaml", "digits").err
+    assert "name: third" in cli("show", "base/base.yaml", "mine.yaml", "--set", "name=third").out
 
 
 def test_variables_are_inserted_with_their_types(folder, monkeypatch):

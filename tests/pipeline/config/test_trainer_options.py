@@ -17,15 +17,11 @@ from tfx_estimator.pipeline.config.class_weights import weights_by_label
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_data.names import find_label, sort_classes
 
-pytestmark = pytest.mark.unit
-
 
 def test_keep_best_and_early_stopping_are_off_by_default_and_may_be_a_metrics_name(write, good):
-    write(good)
-    trainer = load("mine.yaml").declaration.trainer
+    trainer = load(write(good)).declaration.trainer
     assert trainer.keep_best is trainer.early_stopping is None
-    write(f"{good}  keep_best: accuracy\n  early_stopping:\n")
-    loaded = load("mine.yaml", ["trainer.early_stopping.patience=5"])
+    loaded = load(write(f"{good}  keep_best: accuracy\n  early_stopping:\n"), ["trainer.early_stopping.patience=5"])
     assert loaded.declaration.trainer.keep_best == KeepBest(metric="accuracy")
     assert loaded.declaration.trainer.early_stopping == EarlyStopping(metric="average_loss", patience=5)
     assert loaded.origins["trainer.keep_best.metric"] == "mine.yaml:8"
@@ -134,7 +130,6 @@ SCHEMA = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read
 
 def weights_of(declaration: Declaration, *names: str):
     section = Settings(declaration=declaration.dict(), label_names=names).trainer
-    assert section is not None
     return section.class_weights
 
 

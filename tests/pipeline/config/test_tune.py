@@ -10,8 +10,6 @@ from tfx_estimator.pipeline.config.rules.tune import combinations, is_whole
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
 from tfx_estimator.pipeline.config.yaml_text import render
 
-pytestmark = pytest.mark.unit
-
 RATE = "trainer.optimizer.learning_rate"
 TUNE = """\
 tune:
@@ -30,9 +28,7 @@ def ranges(*lines: str) -> str:
 
 
 def test_ranges_are_read_in_each_form_and_come_back_as_they_were(write, good):
-    write(good + TUNE)
-    tune = load("mine.yaml").declaration.tune
-    assert tune is not None
+    tune = load(write(good + TUNE)).declaration.tune
     assert list(tune.ranges) == [RATE, "trainer.global_batch_size"]
     assert tune.ranges[RATE].extremes == (1e-4, 0.1)
     assert tune.ranges["trainer.global_batch_size"].extremes == (32, 64)
@@ -40,15 +36,13 @@ def test_ranges_are_read_in_each_form_and_come_back_as_they_were(write, good):
     loaded = load("mine.yaml")
     assert loaded.origins[f"tune.ranges.{RATE}.min"] == "mine.yaml:11"
     assert "the best of the trials" in loaded.origins[RATE]
-    write(render(loaded.declaration.dict()), "again.yaml")
-    assert load("again.yaml").declaration == loaded.declaration
+    assert load(write(render(loaded.declaration.dict()), "again.yaml")).declaration == loaded.declaration
     assert Declaration.from_json(loaded.declaration.to_json()) == loaded.declaration
 
 
 def test_nested_sections_and_overrides_are_dotted_paths(write, good):
     write(good + ranges("trainer:", "  optimizer: {learning_rate: [0.1, 0.2]}", "  seed: {min: 1, max: 9}"))
     tune = load("mine.yaml", ["tune.ranges.trainer.label_smoothing=[0.0, 0.1]"]).declaration.tune
-    assert tune is not None
     assert list(tune.ranges) == [RATE, "trainer.seed", "trainer.label_smoothing"]
 
 
@@ -94,13 +88,10 @@ def test_a_wrong_range_is_refused_with_a_fix(problems, good, line, text):
     ],
 )
 def test_any_declared_value_can_be_varied(write, good, declared, line, values):
-    write(f"{good}  {declared}\n" + ranges(line))
-    loaded = load("mine.yaml").declaration
-    assert loaded.tune is not None
+    loaded = load(write(f"{good}  {declared}\n" + ranges(line))).declaration
     (varied,) = loaded.tune.ranges.values()
     assert varied.extremes == values
-    write(render(loaded.dict()), "again.yaml")
-    assert load("again.yaml").declaration == loaded
+    assert load(write(render(loaded.dict()), "again.yaml")).declaration == loaded
 
 
 def test_an_extreme_is_checked_with_the_whole_declaration(problems, good):
@@ -152,8 +143,7 @@ def test_the_shortest_trials_must_be_long_enough_for_the_declaration(write, prob
     assert [each.splitlines()[1].partition(":")[0] for each in found] == [
         "the shortest trials have 56 steps; with so few, trainer.optimizer.warmup_steps"
     ]
-    write(declared + "  strategy: hyperband\n  hyperband: {min_steps: 100}\n")
-    assert load("mine.yaml").declaration.tune is not None
+    assert load(write(declared + "  strategy: hyperband\n  hyperband: {min_steps: 100}\n")).declaration.tune is not None
     # With another strategy all trials have the same length.
     found = problems(declared + "  train_steps: 55\n")
     assert [each.splitlines()[1].partition(":")[0] for each in found] == [
@@ -173,8 +163,7 @@ def test_a_module_file_must_read_its_hyperparameters(write, problems, good):
     for text, problem in zip(("the module file does not read fn_args.hyperparameters", "brings its own"), found):
         assert text in problem
     write("def trainer_fn(fn_args, schema): return fn_args.hyperparameters['values']\n", "own.py")
-    write(module + ranges("units: [8, 16]") + "  objective: auc\n")
-    assert load("mine.yaml").declaration.tune is not None
+    assert load(write(module + ranges("units: [8, 16]") + "  objective: auc\n")).declaration.tune is not None
     write("def run_fn(fn_args): return fn_args.hyperparameters\n", "own.py")
     [problem] = problems(module + ranges("units: [8, 16]"))
     assert "a run_fn evaluates by itself" in problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -13,15 +14,18 @@ import pytest
 import tensorflow as tf
 import yaml
 
+from tests.artifacts import example, write_records
 from tests.components.trainer.conftest import LABELS, SHAPE, Training, training  # noqa: F401
 from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
+from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN, Settings
+from tfx_estimator.model_fn.bridge.examples import files_of
 from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
+from tfx_estimator.pipeline.convert import conversion, keras2
+from tfx_estimator.pipeline.convert.conversion import convert
 
 
 def _converted(trained: Half, output: Path) -> dict[str, str]:
     """Converts and checks the proof; returns tensor names by place."""
-    from tfx_estimator.pipeline.convert.conversion import convert
-
     proof = convert(trained.source(), str(output))
     assert proof.examples == 360
     assert proof.classes == 0
@@ -59,8 +63,6 @@ def test_the_next_steps_and_the_final_weights_equal_the_estimators(half: Any, na
 
 @pytest.mark.equivalence
 def test_another_network_or_a_damaged_checkpoint_is_refused_and_nothing_is_written(half: Any, tmp_path: Path) -> None:
-    from tfx_estimator.pipeline.convert.conversion import convert
-
     trained, output = half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted"
     wrong = {
         "with_a_layer_more": "more/kernel of the Keras model has no tensor",
@@ -83,8 +85,6 @@ def test_another_network_or_a_damaged_checkpoint_is_refused_and_nothing_is_writt
 def test_a_wrong_value_fails_the_proof(
     half: Any, runs_once: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfx_estimator.pipeline.convert import conversion, keras2
-
     fill, trained = keras2.fill, half(optimizer=OPTIMIZERS["momentum"])
     # Two weights of equal shape change places, or one slot keeps its initial value.
     for one, other in (("norm/gamma", "norm/moving_variance"), ("conv/kernel/momentum", None)):
@@ -105,25 +105,22 @@ def test_a_wrong_value_fails_the_proof(
 
 @pytest.mark.equivalence
 def test_a_proof_can_use_other_examples_and_refuses_unusable_files(half: Any, tmp_path: Path) -> None:
-    from tfx_estimator.model_fn.bridge.examples import files_of
-    from tfx_estimator.pipeline.convert.conversion import convert
-
     trained, output = half(optimizer=OPTIMIZERS["sgd"]), tmp_path / "converted"
     split = Path(trained.inputs["examples"][0].uri) / "Split-train"
     found = files_of(str(split))
     assert [Path(each).name for each in found] == sorted(each.name for each in split.iterdir())
     records = [record for file in found for record in tf.data.TFRecordDataset(file).as_numpy_iterator()]
     (tmp_path / "some").mkdir()
-    _write(tmp_path / "some" / "of-them", records[:37])
+    write_records(tmp_path / "some" / "of-them", records[:37])
     # An empty shard.
-    _write(tmp_path / "some" / "none", [])
+    write_records(tmp_path / "some" / "none", [])
     source = trained.source()
     proof = convert(dataclasses.replace(source, examples=files_of(str(tmp_path / "some"))), str(output))
     assert (proof.examples, proof.classes) == (37, 0)
     assert max(*proof.logits.values(), *proof.next_steps.values()) <= 1e-5
-    other = tf.train.Example(features=tf.train.Features(feature={"length": tf.train.Feature()}))
-    _write(tmp_path / "other", [other.SerializeToString()])
-    _write(tmp_path / "compressed", records[:3], "GZIP")
+    write_records(tmp_path / "other", [example(length=1)])
+    plain = Path(write_records(tmp_path / "plain", records[:3]))
+    (tmp_path / "compressed").write_bytes(gzip.compress(plain.read_bytes()))
     for name, words in {"other": "(?s)label", "compressed": "corrupted", "some/none": "is empty"}.items():
         with pytest.raises(DataError, match=words):
             convert(dataclasses.replace(source, examples=files_of(str(tmp_path / name))), str(tmp_path / "wrong"))
@@ -132,17 +129,9 @@ def test_a_proof_can_use_other_examples_and_refuses_unusable_files(half: Any, tm
     assert not (tmp_path / "wrong").exists()
 
 
-def _write(path: Path, records: list[bytes], compression: str = "") -> None:
-    with tf.io.TFRecordWriter(str(path), compression) as writer:
-        for record in records:
-            writer.write(record)
-
-
 @pytest.mark.long
 @pytest.mark.equivalence
 def test_the_next_steps_in_bfloat16_equals_the_estimators(half: Any, tmp_path: Path) -> None:
-    from tfx_estimator.pipeline.convert.conversion import convert
-
     trained = half(optimizer=OPTIMIZERS["adagrad"], precision="mixed_bfloat16")
     proof = convert(trained.source(), str(tmp_path / "converted"))
     assert proof.holds
@@ -152,8 +141,6 @@ def test_the_next_steps_in_bfloat16_equals_the_estimators(half: Any, tmp_path: P
 
 @pytest.mark.equivalence
 def test_dropout_draws_the_same_in_the_next_steps_of_both(half: Any, tmp_path: Path) -> None:
-    from tfx_estimator.pipeline.convert.conversion import convert
-
     trained, output = half(optimizer=OPTIMIZERS["sgd"], model=f"{NETWORKS}:with_dropout"), tmp_path / "converted"
     trained.settings = trained.settings.with_trainer(train_steps=None, train_epochs=1)
     proof = convert(trained.source(), str(output))
@@ -169,8 +156,6 @@ def test_dropout_draws_the_same_in_the_next_steps_of_both(half: Any, tmp_path: P
 @pytest.mark.long
 @pytest.mark.equivalence
 def test_the_trainer_resumes_from_there(half: Any, training: Training, declaration: Any, tmp_path: Path) -> None:  # noqa: F811
-    from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN, Settings
-
     trained, output = half(optimizer=OPTIMIZERS["adam"]), tmp_path / "converted"
     places = _converted(trained, output)
     begins = {"checkpoint": str(output / "checkpoints"), "resume": True}

@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.pipeline.convert.exported_graph import keep
 
 
 def test_the_newest_version_of_a_folder_is_kept_on_named_examples(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    from tfx_estimator.pipeline.convert.exported_graph import keep
-
     for version in ("9", "10"):
         tf.saved_model.save(tf.Module(), str(tmp_path / "versions" / version))
     (tmp_path / "examples").touch()

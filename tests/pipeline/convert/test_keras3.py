@@ -20,8 +20,16 @@ import tensorflow as tf
 from tests.model_fn.bridge.keras3 import USER, Keras3
 from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
 from tests.stack import needs_keras_3
+from tfx_estimator.components.trainer.task.user_code import find_function
+from tfx_estimator.model_fn.bridge import fresh, placing, session, steps, tensors
+from tfx_estimator.model_fn.bridge.keras3.writing import Training
+from tfx_estimator.model_fn.user_models.keras_model import inputs_of
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.convert.conversion import KERAS3, convert
+from tfx_estimator.pipeline.convert.keras3 import handing
+from tfx_estimator.pipeline.user_source import loader
 
 STEPS = {**OPTIMIZERS, "nesterov": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True}}
 
@@ -43,8 +51,6 @@ def network(num_classes):
 
 def converted(trained: Half, output: Path) -> Any:
     """Converts to Keras 3, and returns the proof."""
-    from tfx_estimator.pipeline.convert.conversion import KERAS3, convert
-
     return convert(trained.source(), str(output), KERAS3)
 
 
@@ -124,12 +130,8 @@ def test_gradients_of_repeated_embedding_rows_are_summed(half: Any, keras3: Kera
 @pytest.mark.equivalence
 @pytest.mark.long
 def test_a_module_that_shadows_an_installed_one_is_copied_with_its_imports(
-    half: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    half: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfx_estimator.pipeline.user_source import loader
-
     user, output = tmp_path / "user", tmp_path / "converted"
     user.mkdir()
     (user / "factor_of_it.py").write_text("FACTOR = 2.0\n")
@@ -183,13 +185,6 @@ def hand_over(
         features: The features of some examples.
         names: Returns the name of a weight in the checkpoint.
     """
-    from tfx_estimator.components.trainer.task.user_code import find_function
-    from tfx_estimator.model_fn.bridge import fresh, placing, session, steps, tensors
-    from tfx_estimator.model_fn.bridge.keras3.writing import Training
-    from tfx_estimator.model_fn.user_models.keras_model import inputs_of
-    from tfx_estimator.pipeline.config.optimizer import Optimizer
-    from tfx_estimator.pipeline.user_source import loader
-
     # As in an Estimator's graph, which counts its layers from the start.
     tf.keras.backend.clear_session()
     draw, network = np.random.default_rng(3), find_function(target)(10)
@@ -293,15 +288,8 @@ def test_weights_matched_by_neither_name_nor_order_are_reported(keras3: Keras3, 
     ],
 )
 def test_a_wrong_value_fails_the_proof(
-    half: Any,
-    keras3: Keras3,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    wrong: str,
-    by: float,
+    half: Any, keras3: Keras3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: str, by: float
 ) -> None:
-    from tfx_estimator.model_fn.bridge import fresh
-
     def ask(command: list[str], request: dict[str, Any], *streams: Any) -> Any:
         """Hands over another checkpoint."""
         changed = shutil.copytree(Path(request["checkpoint"]).parent, tmp_path / "changed")
@@ -327,13 +315,8 @@ def test_a_wrong_value_fails_the_proof(
 @pytest.mark.long
 @pytest.mark.equivalence
 def test_an_omitted_weight_decay_fails_the_proof(
-    half: Any,
-    keras3: Keras3,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    half: Any, keras3: Keras3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tfx_estimator.model_fn.bridge import fresh
-
     def ask(command: list[str], request: dict[str, Any], *streams: Any) -> Any:
         training = request["training"]
         options = {**training.options, "weight_decay": 0.0}
@@ -347,8 +330,6 @@ def test_an_omitted_weight_decay_fails_the_proof(
 
 
 def test_a_module_with_the_name_of_a_written_file_is_refused(tmp_path: Path) -> None:
-    from tfx_estimator.pipeline.convert.keras3 import handing
-
     (tmp_path / "training.py").write_text("class Doubled: ...\n")
     (tmp_path / "written").mkdir()
     with pytest.raises(UserCodeError, match=r"the module training, .* cannot be copied next to training\.py"):

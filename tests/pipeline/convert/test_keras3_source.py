@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.stack import needs_keras_3
+from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of, refuse_unknown
+from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
+from tfx_estimator.model_fn.bridge.optimizers import ROWS
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.optim.schedules import learning_rate
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 RATES: list[dict[str, Any]] = [
     {"schedule": "constant", "warmup_steps": 4},
@@ -44,10 +53,7 @@ STEPS = 20
 
 def executed(definition: str) -> dict[str, Any]:
     """Executes the written source, with the imports of `training.py`."""
-    import math
-
     import keras
-    import tensorflow as tf
 
     names: dict[str, Any] = {"keras": keras, "tf": tf, "math": math}
     exec(definition, names)
@@ -57,12 +63,6 @@ def executed(definition: str) -> dict[str, Any]:
 @needs_keras_3
 @pytest.mark.parametrize("section", RATES, ids=lambda section: "-".join(map(str, section.values())))
 def test_a_rate_equals_the_declared_schedule(section: dict[str, Any]) -> None:
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
-    from tfx_estimator.model_fn.optim.schedules import learning_rate
-    from tfx_estimator.pipeline.config.optimizer import Optimizer
-
     optimizer = Optimizer.parse_obj({"name": "adam", "learning_rate": 0.1, **section})
     definition, made = rate_of(optimizer.resolved(), STEPS)
     rate = eval(made, executed(definition))
@@ -76,13 +76,6 @@ def test_a_rate_equals_the_declared_schedule(section: dict[str, Any]) -> None:
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "by rows"])
 def test_an_optimizer_continues_like_the_declared_one(section: dict[str, Any], sparse: bool) -> None:
     import keras
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of
-    from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
-    from tfx_estimator.model_fn.bridge.optimizers import ROWS
-    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
-    from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     declared = Optimizer.parse_obj({"learning_rate": 0.1, "schedule": "cosine", **section})
     draw = np.random.default_rng(3).normal
@@ -121,10 +114,6 @@ def test_an_optimizer_continues_like_the_declared_one(section: dict[str, Any], s
 @needs_keras_3
 def test_nesterov_momentum_equals_that_of_tensorflow_1() -> None:
     import keras
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of
-    from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     options = {**Optimizer.parse_obj({"name": "momentum", "learning_rate": 0.1}).resolved(), "nesterov": True}
     definition, made = optimizer_of(options, "0.1", sparse=False)
@@ -145,9 +134,5 @@ def test_nesterov_momentum_equals_that_of_tensorflow_1() -> None:
     ],
 )
 def test_an_optimizer_that_keras_3_treats_differently_is_refused(section: dict[str, Any], words: str) -> None:
-    from tfx_estimator.model_fn.bridge.keras3.optimizers import refuse_unknown
-    from tfx_estimator.pipeline.base.errors import UserCodeError
-    from tfx_estimator.pipeline.config.optimizer import Optimizer
-
     with pytest.raises(UserCodeError, match=words):
         refuse_unknown(Optimizer.parse_obj(section).resolved())

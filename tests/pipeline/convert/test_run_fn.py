@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import importlib
-import json
 import shutil
 import sys
 import zipfile
@@ -15,8 +14,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.components.trainer.fn_args_utils import FnArgs
+from tfx.types.standard_component_specs import MODULE_PATH_KEY
+from tfx.utils import io_utils
 
-from tests.components.trainer.conftest import training  # noqa: F401
+from tests.artifacts import example
+from tests.components.trainer.conftest import properties_of, training  # noqa: F401
+from tests.pipeline.convert.test_trainer_fn import training_of
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.convert import trainer_fn as canned
+from tfx_estimator.pipeline.convert.trainer_fn import convert
 
 pytestmark = pytest.mark.equivalence
 
@@ -111,11 +119,6 @@ class Trained:
     """A trainer_fn of a case, trained and converted."""
 
     def __init__(self, case: str, folder: Path) -> None:
-        from tfx.components.trainer.fn_args_utils import FnArgs
-        from tfx.types import standard_artifacts
-
-        from tfx_estimator.pipeline.convert.trainer_fn import Training, convert
-
         name = f"{case}_utils"
         (folder / f"{name}.py").write_text(MODULE + CASES[case])
         self.args = FnArgs(
@@ -127,15 +130,9 @@ class Trained:
         before = self.module.trainer_fn(FnArgs(serving_model_dir=str(folder / "before"), train_steps=6), None)
         self.estimator = before["estimator"]
         self.train(6)
-        examples = standard_artifacts.Examples()
-        examples.uri, examples.split_names = str(folder / "examples"), json.dumps(["train", "eval"])
-        args = {"train_args": json.dumps({"num_steps": 6}), "eval_args": "{}", "custom_config": "null"}
-        properties = {**args, "trainer_fn": f"{name}.trainer_fn"}
-        checkpoint = self.estimator.latest_checkpoint()
         self.output = folder / "converted"
-        _, self.written = convert(
-            Training("words", checkpoint, 6, properties, {"examples": [examples]}), str(self.output)
-        )
+        training_of_it = training_of(folder, name, self.estimator.latest_checkpoint(), 6, 6)
+        _, self.written = convert(training_of_it, str(self.output))
         self._exporter = before["eval_spec"].exporters[0]
 
     def train(self, steps: int) -> None:
@@ -154,15 +151,8 @@ class Trained:
         if names == set(values):
             return {name: tf.constant(each) for name, each in values.items()}
         (name,) = names
-        return {name: tf.constant([_example(*each) for each in zip(*values.values())])}
-
-
-def _example(length: float, word: str) -> bytes:
-    features = {
-        "length": tf.train.Feature(float_list=tf.train.FloatList(value=[length])),
-        "word": tf.train.Feature(bytes_list=tf.train.BytesList(value=[word.encode()])),
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+        examples = [example(length=each, word=word.encode()) for each, word in zip(*values.values())]
+        return {name: tf.constant(examples)}
 
 
 def _signatures(saved_model: str) -> dict[str, Any]:
@@ -228,15 +218,6 @@ def test_the_trainer_resumes_training_by_the_run_fn(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tensorflow_metadata.proto.v0 import schema_pb2
-    from tfx.components.trainer.fn_args_utils import FnArgs
-    from tfx.types.standard_component_specs import MODULE_PATH_KEY
-    from tfx.utils import io_utils
-
-    from tests.components.trainer.conftest import properties_of
-    from tfx_estimator.components.trainer.settings import Settings
-    from tfx_estimator.pipeline.convert import trainer_fn as canned
-
     module, output = USER / "canned_digits.py", tmp_path / "converted"
     for folder in (USER, output):
         monkeypatch.syspath_prepend(str(folder))

@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from ml_metadata.proto import metadata_store_pb2 as proto
 
+from tests.artifacts import artifact
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.convert.trainer_fn import Training, convert, find
+from tfx_estimator.pipeline.report.artifacts import open_store
 
 MODULE = """
 import functools
@@ -45,21 +49,21 @@ def trainer_fn(fn_args, schema):
 
 
 def make(folder: Path, name: str, own: str, monkeypatch: pytest.MonkeyPatch):
-    from tfx.types import standard_artifacts
-
-    from tfx_estimator.pipeline.convert.trainer_fn import Training
-
     (folder / f"{name}.py").write_text(MODULE % own)
     monkeypatch.syspath_prepend(str(folder))
-    examples = standard_artifacts.Examples()
-    examples.uri, examples.split_names = str(folder / "examples"), json.dumps(["train", "eval"])
-    args = {"train_args": json.dumps({"num_steps": 9}), "eval_args": "{}", "custom_config": "null"}
-    properties = {**args, "trainer_fn": f"{name}.trainer_fn"}
-    return Training("words", str(folder / "model.ckpt-3"), 3, properties, {"examples": [examples]})
+    return training_of(folder, name, str(folder / "model.ckpt-3"), 3, 9)
+
+
+def training_of(folder: Path, module: str, checkpoint: str, step: int, steps: int) -> Training:
+    """Returns a training by a module's trainer_fn, whose checkpoint is of a step of `steps`."""
+    examples = artifact("Examples", folder / "examples")
+    examples.split_names = json.dumps(["train", "eval"])
+    args = {"train_args": json.dumps({"num_steps": steps}), "eval_args": "{}", "custom_config": "null"}
+    properties = {**args, "trainer_fn": f"{module}.trainer_fn"}
+    return Training("words", checkpoint, step, properties, {"examples": [examples]})
 
 
 def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch, request):
-    from tfx_estimator.pipeline.convert.trainer_fn import convert
 
     training = make(tmp_path, "canned_words", "None", monkeypatch)
     import canned_words
@@ -89,18 +93,11 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch, 
     "own", ["lambda features, labels, mode: None", "functools.partial(Own())", "Own()", "Own().__call__"]
 )
 def test_another_estimator_is_refused(tmp_path, monkeypatch, own):
-    from tfx_estimator.pipeline.convert.trainer_fn import convert
-
     with pytest.raises(UserCodeError, match="trainer_fn of words returns, which is not a canned one"):
         convert(make(tmp_path, f"own_words_{abs(hash(own))}", own, monkeypatch), str(tmp_path / "converted"))
 
 
 def test_an_unfinished_training_is_refused(tmp_path):
-    from ml_metadata.proto import metadata_store_pb2 as proto
-
-    from tfx_estimator.pipeline.convert.trainer_fn import find
-    from tfx_estimator.pipeline.report.artifacts import open_store
-
     (tmp_path / "metadata.sqlite").touch()
     store = open_store(str(tmp_path / "metadata.sqlite"))
     node = proto.Context(type_id=store.put_context_type(proto.ContextType(name="node")), name="words.Trainer")

@@ -14,8 +14,6 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.convert.replacement import declared
 
-pytestmark = pytest.mark.unit
-
 _V1 = tf.compat.v1
 
 

@@ -19,8 +19,6 @@ from tfx_estimator.pipeline.experiments.estimate import (
     size,
 )
 
-pytestmark = pytest.mark.unit
-
 WEIGHTS, GRADIENTS = 1200, 1000
 
 

@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, TRAINJ
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("target", ALL_TARGETS)
 def test_every_step_is_shown_with_its_machine(target):
@@ -95,9 +93,8 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_shown(tmp_path):
     assert found.training_root == "/mnt/work/trainings/digits"
     assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
     other = load("digits", (*overrides, "deploy.nodes.Pusher.cpu=4"), "kubeflow")
-    assert (
-        Settings.of(read_steps(compile_declaration(other, "kubeflow").text, "kubeflow")["Trainer"].properties) == found
-    )
+    trainer = read_steps(compile_declaration(other, "kubeflow").text, "kubeflow")["Trainer"]
+    assert Settings.of(trainer.properties) == found
 
 
 def write_run(workdir: Path, time: str, model: str, summary: object) -> None:

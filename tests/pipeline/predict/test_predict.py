@@ -366,22 +366,18 @@ def test_a_softmax_of_the_scores_is_noted_once(run, tmp_path, monkeypatch):
         assert scores == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-1))], abs=1e-6)
 
 
-def test_an_example_that_the_model_refuses_is_reported(run, model, tmp_path):
-    records = write_records(
-        tmp_path / "records", [example(image=bytes(16)), example(other=1), example(image=bytes(16))]
-    )
-    found, stderr = run(model, records, code=3)
+@pytest.mark.parametrize(
+    ("second", "words", "why"),
+    # The model reshapes to [-1, ...].
+    [({"other": 1}, (), ""), ({"image": bytes(32)}, ("--batch-size", 1), "it returns [2, 3] for 1")],
+)
+def test_an_example_that_the_model_refuses_or_predicts_twice_is_reported(run, model, tmp_path, second, words, why):
+    whole = example(image=bytes(16))
+    records = write_records(tmp_path / "records", [whole, example(**second), whole])
+    found, stderr = run(model, records, *words, code=3)
     dark = np.zeros((SIDE, SIDE, 1), np.uint8)
     check(found, {f"{records}:0": dark, f"{records}:2": dark})
-    assert f"damaged file {records}:1: the model does not take it: " in stderr
-
-
-def test_an_example_with_two_predictions_is_reported(run, model, tmp_path):
-    # The model reshapes to [-1, ...].
-    records = write_records(tmp_path / "records", [example(image=bytes(count)) for count in (16, 32)])
-    found, stderr = run(model, records, "--batch-size", 1, code=3)
-    check(found, {f"{records}:0": np.zeros((SIDE, SIDE, 1), np.uint8)})
-    assert f"damaged file {records}:1: the model does not take it: it returns [2, 3] for 1" in stderr
+    assert f"damaged file {records}:1: the model does not take it: {why}" in stderr
 
 
 def test_a_model_of_float_images_needs_the_range_of_pixels(run, images, tmp_path):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import tracemalloc
 
-import pytest
 from PIL import Image
 
 from tfx_estimator.pipeline.predict.inputs import Inputs, Unread
 from tfx_estimator.pipeline.predict.reading import batches
-
-pytestmark = pytest.mark.unit
 
 
 def test_a_folder_of_another_user_is_named_and_all_others_are_read(temporary_of_session):

@@ -8,7 +8,6 @@ import inspect
 import io
 import itertools
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,12 +18,11 @@ import pytest
 
 import tfx_estimator
 from tests.root import run_python, start_python
+from tests.waiting import wait_until
 from tfx_estimator.pipeline.config.put_values import parse_variations
 from tfx_estimator.pipeline.config.yaml_text import read_yaml
 from tfx_estimator.pipeline.python import functions
 from tfx_estimator.pipeline.python.call import set_words
-
-pytestmark = pytest.mark.unit
 
 # Python installs no handler of SIGINT where its parent ignores the signal, as a shell does for commands with `&`.
 RUN = """
@@ -205,11 +203,8 @@ def test_several_threads_may_call() -> None:
 
 
 def _wait_for_run(folder: Path) -> None:
-    """Waits until a run has its folder."""
-    deadline = time.monotonic() + 60
-    while not list(folder.glob("runs/digits/logs/*/declaration.yaml")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    logs = "runs/digits/logs/*/declaration.yaml"
+    wait_until(lambda: any(folder.glob(logs)), logs, 60)
 
 
 def test_an_interrupted_run_ends_in_order_and_the_next_can_begin(tmp_path) -> None:

@@ -12,8 +12,6 @@ from tests.pipeline.experiments.bench.test_results import comparison, measuremen
 from tests.pipeline.experiments.compare.test_results import compared
 from tfx_estimator import BenchResult, CompareResult, DataNotFoundError, DeclarationError, RunResult
 
-pytestmark = pytest.mark.unit
-
 
 def written(found: Any) -> Any:
     return json.loads(json.dumps(found.to_dict()))

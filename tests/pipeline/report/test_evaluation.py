@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.report.examples import DataSet, open_data, to_data_u
 from tfx_estimator.pipeline.report.page import LeftOutError, Missing, attempt
 from tfx_estimator.pipeline.report.predictions import Predictions, to_probabilities
 
-pytestmark = pytest.mark.unit
-
 
 def probabilities(got: list, classes: int, scores: Scores) -> tuple[list, str]:
     found, note = to_probabilities(np.array(got, np.float32), classes, scores)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tfx_estimator.pipeline.experiments.side_by_side import results
-from tfx_estimator.pipeline.report.metrics import format_metrics, metric_name, slice_name, slice_tables
+from tfx_estimator.pipeline.report.metrics import format_metrics, metric_name, slice_name, slice_order, slice_tables
 from tfx_estimator.pipeline.report.source import Run
-
-pytestmark = pytest.mark.unit
 
 NAMES = ("cat", "dog")
 SUMMARY = {
@@ -43,8 +39,6 @@ def test_metrics_of_a_class_and_slices_are_named():
 
 
 def test_values_of_a_feature_that_are_numbers_are_sorted_as_such():
-    from tfx_estimator.pipeline.report.metrics import slice_order
-
     assert sorted(["10", "9", "b", "²", "①", "a"], key=slice_order) == ["9", "10", "a", "b", "²", "①"]
 
 

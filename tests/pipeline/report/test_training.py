@@ -6,19 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
+from tensorflow.core.util import event_pb2
 
 from tfx_estimator.pipeline.report.page import LeftOutError, Missing
 from tfx_estimator.pipeline.report.source import read_run
 from tfx_estimator.pipeline.report.training import Series, chart_training, conversion_rows, find_training, read_training
 
-pytestmark = pytest.mark.unit
-
 
 def write(path: Path, *events: tuple[float, int, dict[str, float] | None]) -> Path:
     """Writes (time, step, scalars) as an Estimator does; None instead of scalars marks the start of a session."""
-    import tensorflow as tf
-    from tensorflow.core.util import event_pb2
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as file:
         for time, step, scalars in events:
@@ -73,8 +70,6 @@ def test_a_truncated_file_is_read_up_to_its_end(tmp_path):
 
 
 def test_scalars_of_tensorflow_2_are_read_and_texts_are_not(tmp_path):
-    import tensorflow as tf
-
     writer = tf.summary.create_file_writer(str(tmp_path / "validation"))
     with writer.as_default():
         tf.summary.scalar("epoch_loss", 0.5, step=3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.__main__ import main
+from tests.pipeline.runners.deployed import words
 
 DECLARATION = """
 name: tried
@@ -55,12 +55,10 @@ def declare(tmp_path: Path, monkeypatch):
 
 
 @pytest.fixture
-def deep(declare, capsys):
+def deep(declare, cli):
     """Runs `validate --deep` on what `declare` writes; returns its captured output."""
 
     def run(code: int = 0, *options: str, **declared: str):
-        arguments = [word for each in options for word in ("--set", each)]
-        assert main(["validate", "--deep", declare(**declared), *arguments]) == code
-        return capsys.readouterr()
+        return cli("validate", "--deep", declare(**declared), *words(*options), code=code)
 
     return run

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 
 import pytest
+from rich.console import Console
 
 from tests.root import run_python, start_python
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.log import get_logger
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.run import console
+from tfx_estimator.pipeline.run import view as module
+from tfx_estimator.pipeline.runners.listener import NodeRun
 
 
 def test_output_of_libraries_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
@@ -54,11 +57,6 @@ def test_a_run_continues_when_the_reader_of_its_output_leaves(tmp_path):
 
 
 def test_progress_is_printed_as_lines_without_a_terminal(tmp_path, monkeypatch):
-    from rich.console import Console
-
-    from tfx_estimator.pipeline.run import view as module
-    from tfx_estimator.pipeline.runners.listener import NodeRun
-
     monkeypatch.setattr(module, "_PROGRESS_SECONDS", 0.0)
     with (tmp_path / "out").open("w+") as file:
         view = module.View(Console(file=file, width=200), ["shown already"])
@@ -77,9 +75,6 @@ def test_progress_is_printed_as_lines_without_a_terminal(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_an_error_and_not_a_traceback(tmp_path, monkeypatch):
-    from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.run import console
-
     def no_room(*_: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device", "declaration.yaml")
 

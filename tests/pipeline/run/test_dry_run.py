@@ -15,6 +15,8 @@ from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run import dry_run
+from tfx_estimator.pipeline.run.dry_run import Memory
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -62,22 +64,16 @@ def test_warm_start_weights_of_another_network_are_reported_before_ingestion(dec
 @pytest.mark.parametrize(
     ("verb", "begins", "message", "offers"),
     [
-        (
-            ["validate", "--deep"],
-            "trying the code of ",
-            "the dry run (its start) made no progress for 0 s",
-            True,
-        ),
+        (["validate", "--deep"], "trying the code of ", "the dry run (its start) made no progress for 0 s", True),
         (["estimate"], "tfx-estimator: ", "the estimate (its start) made no progress", False),
     ],
     ids=["dry run", "estimate"],
 )
 def test_a_dry_run_and_an_estimate_have_a_deadline(
-    fresh_tasks, declare, capsys, monkeypatch, verb, begins, message, offers
+    fresh_tasks, declare, cli, monkeypatch, verb, begins, message, offers
 ):
     monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
-    assert main([*verb, declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
-    output = capsys.readouterr()
+    output = cli(*verb, declare(), "--set", "trainer.stall_timeout=0.2", code=4)
     assert output.err.startswith(begins)
     assert message in output.err
     assert ("--no-dry-run" in output.err) is offers
@@ -96,8 +92,6 @@ def test_an_endless_loop_is_reported_long_before_the_deadline(deep, tmp_path):
 
 @pytest.mark.long
 def test_a_thread_that_is_left_running_is_not_waited_for(declare):
-    from tfx_estimator.pipeline.run import dry_run
-
     left = "import threading; threading.Thread(target=__import__('time').sleep, args=(600,)).start()"
     with dry_run.begin(load(declare(left))) as trial:
         tried = trial.wait()
@@ -134,8 +128,6 @@ PREPROCESSED = 'transform: {preprocessing_fn: "own_preprocessing:scaled"}\n'
 
 @pytest.mark.unit
 def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, tmp_path):
-    from tfx_estimator.pipeline.run.dry_run import Memory
-
     def memory(*overrides: str) -> Memory:
         return Memory(load(str(tmp_path / "tried.yaml"), overrides), PipelineFolders(str(tmp_path / "runs"), "tried"))
 
@@ -148,12 +140,10 @@ def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, t
     assert memory("trainer.train_epochs=9", "trainer.seed=3", "data.splits.train='train[:50%]'").knows()
     memory("trainer.params.rate=0.1").remember()
     assert memory("trainer.params.rate=0.2").knows()
-    assert not memory("trainer.params.rate=0.0").knows()
-    assert not memory("trainer.params.rate=5.0").knows()
-    assert not memory("trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}").knows()
-    assert not memory("trainer.params.units=3").knows()
-    assert not memory("trainer.keep_best=loss").knows()
-    assert not memory("data.image_size=[8, 8]").knows()
+    replicas = "trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}"
+    others = (replicas, *(f"trainer.{each}" for each in ("params.rate=0.0", "params.rate=5.0", "params.units=3")))
+    for other in (*others, "trainer.keep_best=loss", "data.image_size=[8, 8]"):
+        assert not memory(other).knows(), other
     declare("print()", more=PREPROCESSED, own_preprocessing="def scaled(inputs): pass\n")
     assert not memory().knows()
     declare(more=PREPROCESSED, own_preprocessing="def scaled(inputs): return inputs\n")
@@ -172,8 +162,6 @@ def test_a_dry_run_that_passed_is_not_repeated_until_the_code_changes(declare, t
 
 @pytest.mark.unit
 def test_a_dry_run_ends_with_its_context(fresh_tasks, declare):
-    from tfx_estimator.pipeline.run import dry_run
-
     with dry_run.begin(load(declare())):
         # The child has this process's command line until it executes its own.
         wait_until(running, "a process of the dry run")
@@ -197,8 +185,6 @@ def line(process: psutil.Process) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_crash_of_native_code_is_retried_and_not_blamed_on_the_user(fresh_tasks, declare, tmp_path, times):
-    from tfx_estimator.pipeline.run import dry_run
-
     def crash() -> None:
         seen: set[int] = set()
         while len(seen) < times:

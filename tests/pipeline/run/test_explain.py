@@ -12,8 +12,6 @@ import pytest
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.run.explain import explain
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_projects_own_error_is_found_as_the_cause_of_another():
     ours = errors.DamagedDataError("train.gz is truncated")

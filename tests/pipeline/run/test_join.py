@@ -23,8 +23,6 @@ from tfx_estimator.pipeline.run import join
 from tfx_estimator.pipeline.run.join import Rendezvous
 from tfx_estimator.pipeline.run.view import View
 
-pytestmark = pytest.mark.unit
-
 TASKS = {"chief": ("a:1",), "worker": ("b:1",)}
 
 

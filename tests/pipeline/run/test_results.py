@@ -8,22 +8,23 @@ import re
 from types import SimpleNamespace
 
 import pytest
+import tensorflow_model_analysis as tfma
+from google.protobuf import json_format
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+from tfx.orchestration import metadata
+from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 
 from tests.artifacts import artifact
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.report.artifacts import Output, outputs_from_json
+from tfx_estimator.pipeline.run.results import add_outputs, collect
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.runners.listener import NodeRun
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
 def warned(tmp_path):
     """Records one TfdsExampleGen execution per list of classes; returns the warnings of the last one."""
-    from ml_metadata.proto import metadata_store_pb2 as mlmd
-    from tfx.orchestration import metadata
-
-    from tfx_estimator.pipeline.run.results import collect
 
     def run(*classes: list[str], state: str = "ran") -> list[str]:
         folders = PipelineFolders(str(tmp_path / str(len(os.listdir(tmp_path)))), "numbers")
@@ -60,11 +61,6 @@ def test_a_changed_order_of_the_classes_is_warned_of_once(warned):
     ("labels", "absent"), [((0, 1, 2), []), ((0,), ["b, c"]), ((), [])], ids=["all", "one", "no slices by label"]
 )
 def test_a_class_without_an_evaluated_example_is_warned_of(tmp_path, monkeypatch, labels, absent):
-    import tensorflow_model_analysis as tfma
-
-    from tfx_estimator.pipeline.report.artifacts import Output
-    from tfx_estimator.pipeline.run.results import add_outputs
-
     metrics = {"": {"": {"example_count": {"doubleValue": 4.0}}}}
     found = [((), metrics), *(((("label", label),), metrics) for label in labels)]
     monkeypatch.setattr(tfma, "load_eval_result", lambda uri: SimpleNamespace(slicing_metrics=found))
@@ -74,12 +70,6 @@ def test_a_class_without_an_evaluated_example_is_warned_of(tmp_path, monkeypatch
 
 
 def test_artifacts_reported_by_a_service_give_the_same_results_as_ml_metadata():
-    from google.protobuf import json_format
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
-
-    from tfx_estimator.pipeline.report.artifacts import outputs_from_json
-    from tfx_estimator.pipeline.run.results import add_outputs
-
     # The artifact type has a `version` too, which is a number.
     properties = {"dataset": "numbers", "version": "1.0.0", "label_names": '["0", "1"]', "num_examples_eval": 30}
     examples = artifact("Examples", "gs://bucket/examples", **properties)

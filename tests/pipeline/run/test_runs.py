@@ -14,15 +14,12 @@ from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
 from tests.pipeline import making
-from tfx_estimator.__main__ import main
 from tfx_estimator.components import baseline_resolver
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.run import removal
 from tfx_estimator.pipeline.run.runs import list_runs
-
-pytestmark = pytest.mark.unit
 
 DELETED, LIVE = metadata_store_pb2.Artifact.DELETED, metadata_store_pb2.Artifact.LIVE
 
@@ -76,15 +73,15 @@ def work(tmp_path: Path) -> Work:
     return Work(tmp_path)
 
 
-def test_artifacts_that_another_run_uses_stay_and_removed_ones_are_recreated(work) -> None:
+def test_artifacts_that_another_run_uses_stay_and_removed_ones_are_recreated(work, cli) -> None:
     first, second = work.run(), work.run()
-    assert main(["runs", "rm", first]) == 0
+    cli("runs", "rm", first)
     assert work.listed() == [second]
     assert list(work.artifacts().values()) == [LIVE, LIVE]
     assert all((each / "word").read_text() == "said" for each in work.artifacts())
     assert not os.path.exists(first)
 
-    assert main(["runs", "rm", second]) == 0
+    cli("runs", "rm", second)
     assert work.listed() == []
     gone = work.artifacts()
     assert list(gone.values()) == [DELETED, DELETED]
@@ -97,10 +94,10 @@ def test_artifacts_that_another_run_uses_stay_and_removed_ones_are_recreated(wor
     assert work.states() == ["cached", "cached"]
 
 
-def test_a_removed_run_is_not_cached_even_if_its_files_remain(work, monkeypatch) -> None:
+def test_a_removed_run_is_not_cached_even_if_its_files_remain(work, cli, monkeypatch) -> None:
     logs = work.run()
     monkeypatch.setattr(removal, "_is_inside", lambda *_: False)
-    assert main(["runs", "rm", logs]) == 0
+    cli("runs", "rm", logs)
     assert all((each / "word").exists() for each in work.artifacts())
     assert work.states() == ["ran", "ran"]
 
@@ -161,52 +158,48 @@ def test_a_removal_that_is_killed_at_any_point_can_be_repeated(work, tmp_path, m
     assert work.states() == ["ran", "ran"]
 
 
-def test_a_run_is_kept_as_long_as_its_model_is_pushed(work, capsys) -> None:
+def test_a_run_is_kept_as_long_as_its_model_is_pushed(work, cli) -> None:
     pushed = Path(work.folders.serving) / "7"
     pushed.mkdir(parents=True)
     logs = work.push(str(pushed))
     before = work.artifacts()
-    assert main(["runs", "rm", logs]) == 2
-    assert f"its model is pushed: {pushed}" in capsys.readouterr().err
+    assert f"its model is pushed: {pushed}" in cli("runs", "rm", logs, code=2).err
     assert (work.artifacts(), work.listed()) == (before, [logs])
     pushed.rmdir()
-    assert main(["runs", "rm", logs]) == 0
+    cli("runs", "rm", logs)
     assert work.listed() == []
 
 
-def test_a_model_that_was_pushed_to_an_address_counts_as_pushed(work, capsys) -> None:
+def test_a_model_that_was_pushed_to_an_address_counts_as_pushed(work, cli) -> None:
     logs = work.push(pushed := "gs://bucket/serving/7")
     before = work.artifacts()
     assert [(each.pushed, each.bytes > 0) for each in list_runs(work.folders.workdir)] == [(True, True)]
-    assert main(["runs", "rm", logs]) == 2
-    assert f"its model is pushed: {pushed}" in capsys.readouterr().err
+    assert f"its model is pushed: {pushed}" in cli("runs", "rm", logs, code=2).err
     assert (work.artifacts(), work.listed()) == (before, [logs])
     assert all((each / "word").read_text() == "said" for each in before)
 
 
-def test_all_runs_are_removed_that_nothing_needs(work, tmp_path, monkeypatch, capsys) -> None:
+def test_all_runs_are_removed_that_nothing_needs(work, tmp_path, monkeypatch, cli) -> None:
     first, pushed, last = work.run(), work.push("gs://bucket/serving/7"), work.run()
     Path(last, "summary.json").write_text("{")
     outside = tmp_path / "outside"
     shutil.copytree(last, outside)
     (Path(work.folders.logs) / "linked").symlink_to(outside)
     monkeypatch.chdir(tmp_path)
-    assert main(["runs", "rm", pushed, "--unneeded"]) == 2
-    assert main(["runs", "--unneeded"]) == 2
+    cli("runs", "rm", pushed, "--unneeded", code=2)
+    cli("runs", "--unneeded", code=2)
     assert len(work.listed()) == 4
-    capsys.readouterr()
-    assert main(["runs", "rm", "--unneeded"]) == 0
-    *removed, total = capsys.readouterr().out.splitlines()
+    *removed, total = cli("runs", "rm", "--unneeded").out.splitlines()
     assert removed == [first, last]
     assert total.startswith(f"removed 2 of {work.folders.home}: ")
     assert sorted(work.listed()) == [pushed, os.path.join(work.folders.logs, "linked")]
     assert (outside / "declaration.yaml").exists()
     assert all((each / "word").read_text() == "said" for each in work.artifacts())
-    assert main(["runs", "rm", "--unneeded", work.folders.workdir]) == 0
+    cli("runs", "rm", "--unneeded", work.folders.workdir)
     assert pushed in work.listed()
 
 
-def test_the_latest_blessed_model_of_each_kind_is_kept(work, tmp_path) -> None:
+def test_the_latest_blessed_model_of_each_kind_is_kept(work, cli, tmp_path) -> None:
     assert removal.COMPARABLE == baseline_resolver._PROPERTY
     runs = []
     for place, kind in enumerate(("digits", "digits", "mnist")):
@@ -226,11 +219,11 @@ def test_the_latest_blessed_model_of_each_kind_is_kept(work, tmp_path) -> None:
     for kept in runs[1:]:
         with pytest.raises(DeclarationError, match="latest blessed"):
             removal.remove([kept])
-    assert main(["runs", "rm", "--unneeded", work.folders.workdir]) == 0
+    cli("runs", "rm", "--unneeded", work.folders.workdir)
     assert work.listed() == runs[1:]
 
 
-def test_no_link_leads_out_of_the_work_folder(work, tmp_path, capsys) -> None:
+def test_no_link_leads_out_of_the_work_folder(work, tmp_path, cli) -> None:
     logs, outside = work.run(), tmp_path / "outside"
     shutil.copytree(work.folders.home, outside / "mine")
     files = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
@@ -243,21 +236,20 @@ def test_no_link_leads_out_of_the_work_folder(work, tmp_path, capsys) -> None:
     (making_files / "linked").symlink_to(outside)
     (Path(logs) / "linked").symlink_to(outside)
     for named in ("linked/logs/20261121-120000", "mine/logs/linked"):
-        assert main(["runs", "rm", os.path.join(work.folders.workdir, named)]) == 2
-        assert "leads out of the work folder by a link" in capsys.readouterr().err
+        refused = cli("runs", "rm", os.path.join(work.folders.workdir, named), code=2).err
+        assert "leads out of the work folder by a link" in refused
     assert work.listed() == [os.path.join(work.folders.logs, "linked"), logs]
-    assert main(["runs", "rm", logs]) == 0
+    cli("runs", "rm", logs)
     assert not making_files.exists()
     assert not os.path.exists(logs)
     assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == files
 
 
 @pytest.mark.parametrize("named", ["runs/mine", "runs/mine/logs", "runs/none/logs/20261121-120000", "word"])
-def test_a_folder_that_is_not_a_run_is_not_removed(work, tmp_path, monkeypatch, capsys, named) -> None:
+def test_a_folder_that_is_not_a_run_is_not_removed(work, tmp_path, monkeypatch, cli, named) -> None:
     logs = work.run()
     monkeypatch.chdir(tmp_path)
-    assert main(["runs", "rm", logs, named]) == 2
-    assert f"{named} is not the folder of a run" in capsys.readouterr().err
+    assert f"{named} is not the folder of a run" in cli("runs", "rm", logs, named, code=2).err
     assert work.listed() == [logs]
 
 
@@ -268,13 +260,12 @@ def test_nothing_is_removed_while_a_run_uses_the_folder(work) -> None:
     assert work.listed() == [logs]
 
 
-def test_runs_are_listed_with_their_results_and_sizes(work, capsys) -> None:
+def test_runs_are_listed_with_their_results_and_sizes(work, cli) -> None:
     summary = {"versions": {"stack": "tfx1.21: TFX"}, "state": "succeeded", "accuracy": 0.98765, "blessed": True}
     first, second = work.run(**summary), work.run(state="failed")
     Path(second, "summary.json").write_text("{")
     (Path(work.folders.root) / "Making" / "model" / "1" / "large").write_bytes(os.urandom(3 << 20))
-    assert main(["runs", work.folders.workdir, "--json"]) == 0
-    one, other = json.loads(capsys.readouterr().out)
+    one, other = json.loads(cli("runs", work.folders.workdir, "--json").out)
     assert one.pop("bytes") in range(3 << 20, (3 << 20) + 100_000)
     assert other.pop("bytes") < 100_000
     assert one == {
@@ -288,8 +279,7 @@ def test_runs_are_listed_with_their_results_and_sizes(work, capsys) -> None:
         "pushed": False,
     }
     assert (other["run"], other["name"], other["state"]) == (second, "mine", None)
-    assert main(["runs", work.folders.workdir]) == 0
-    titles, row, last = capsys.readouterr().out.splitlines()
+    titles, row, last = cli("runs", work.folders.workdir).out.splitlines()
     assert titles.split() == ["run", "started", "stack", "state", "accuracy", "blessed", "pushed", "size"]
     assert row.split("  ")[0] == first
     assert row.split()[-6:] == ["succeeded", "0.9877", "yes", "no", *row.split()[-2:]]
@@ -297,6 +287,5 @@ def test_runs_are_listed_with_their_results_and_sizes(work, capsys) -> None:
     assert last.startswith(second)
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path, capsys) -> None:
-    assert main(["runs", str(tmp_path / "none")]) == 2
-    assert f"there is no folder {tmp_path / 'none'}" in capsys.readouterr().err
+def test_a_folder_that_is_not_there_is_an_error(tmp_path, cli) -> None:
+    assert f"there is no folder {tmp_path / 'none'}" in cli("runs", str(tmp_path / "none"), code=2).err

@@ -20,8 +20,6 @@ from tfx_estimator.pipeline.run.terminal import make_console
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
-pytestmark = pytest.mark.unit
-
 
 def written(tmp_path, error: BaseException | None = None, **fields: object) -> dict:
     summary = Summary("my.yaml", "digits", **fields)  # type: ignore[arg-type]

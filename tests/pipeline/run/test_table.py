@@ -11,8 +11,6 @@ from tfx_estimator.pipeline.run.summary import Summary, Warned
 from tfx_estimator.pipeline.run.table import _by_slice, print_table
 from tfx_estimator.pipeline.run.terminal import make_console
 
-pytestmark = pytest.mark.unit
-
 
 def shown(summary: Summary) -> str:
     file = io.StringIO()

@@ -18,8 +18,6 @@ from tfx_estimator.pipeline.run.summary import FAILED, INTERRUPTED, Summary
 from tfx_estimator.pipeline.run.terminal import make_console
 from tfx_estimator.pipeline.run.view import View
 
-pytestmark = pytest.mark.unit
-
 
 def test_metrics_come_from_the_summary_and_the_curves():
     summary = {
@@ -73,9 +71,8 @@ def test_parameters_are_the_declared_values():
 def test_a_password_in_the_address_is_refused_and_not_shown(tmp_path: Path, monkeypatch, address):
     monkeypatch.setenv("ADDRESS", address)
     (tmp_path / "mine.yaml").write_text("tracking: {mlflow: '${ADDRESS}'}\n")
-    with pytest.raises(
-        DeclarationError, match=r"(?s)mine.yaml:1  tracking.mlflow\n.*MLFLOW_TRACKING_PASSWORD"
-    ) as caught:
+    message = r"(?s)mine.yaml:1  tracking.mlflow\n.*MLFLOW_TRACKING_PASSWORD"
+    with pytest.raises(DeclarationError, match=message) as caught:
         load(f"digits+{tmp_path}/mine.yaml")
     assert "hunter2" not in str(caught.value)
     for fine in ("http://host:5000/a@b", "http://[::1]:5000", str(tmp_path / "a@b")):

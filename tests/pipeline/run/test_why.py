@@ -11,13 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tfx.orchestration.local import runner_utils
+from tfx.proto.orchestration import executable_spec_pb2
 
 from tests.folders import write_files
 from tests.pipeline.run.writes import Writes, WritesByBeam
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.why import Why
 from tfx_estimator.pipeline.runners.listener import NodeRun
+from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 
 DECLARATION = """\
 name: own
@@ -76,11 +81,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
     """Runs the declaration in a copy of the folder; returns the reasons by component."""
-    from tfx.orchestration.local import runner_utils
-    from tfx.proto.orchestration import executable_spec_pb2
-
-    from tfx_estimator.pipeline.run.why import Why
-    from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 
     def writes(deployment: Any, node: str) -> Any:
         """Keeps the kind of spec: a cache key contains the executor's spec, Beam's options included."""
@@ -116,8 +116,6 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 def write_data(folder: Path, seed: int = 0) -> None:
     """Writes images of two classes in two splits."""
-    import tensorflow as tf
-
     draw = np.random.default_rng(seed)
     for name in ("train/a", "train/b", "test/a", "test/b"):
         (place := folder / "images" / name).mkdir(parents=True, exist_ok=True)

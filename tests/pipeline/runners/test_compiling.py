@@ -114,14 +114,13 @@ ELSEWHERE = {
 FILES_OF_TFX = {"module_file", "module_path"}
 
 
-def test_data_in_a_bucket_that_is_not_there(tmp_path, monkeypatch, capsys):
+def test_data_in_a_bucket_that_is_not_there(tmp_path, monkeypatch, cli):
     checked = []
     monkeypatch.setattr(buckets.fileio, "exists", checked.append)
     there = ("data.splits=null", "data.dataset=mnist", "data.data_dir=gs://not-there/tfds")
     arguments = ["digits", "--target", VERTEX, *words(*there, *COMMON, *OF_TARGET[VERTEX])]
     for verb in (["compile", "--output", str(tmp_path / "it.json")], ["submit", "--dry-run"]):
-        assert main([*verb, *arguments]) == 6
-        assert "gs://not-there cannot be used: there is no such bucket" in capsys.readouterr().err
+        assert "gs://not-there cannot be used: there is no such bucket" in cli(*verb, *arguments, code=6).err
     # The pipeline root's bucket is not checked: only the service needs it.
     assert checked == ["gs://not-there/"] * 2
     assert not (tmp_path / "it.json").exists()

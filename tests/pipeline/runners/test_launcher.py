@@ -17,8 +17,6 @@ from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.launcher import with_sorted_properties
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def folders(tmp_path) -> PipelineFolders:

@@ -11,8 +11,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.runners.compiling import Compiled, upload
 from tfx_estimator.pipeline.user_source.pack import Packed
 
-pytestmark = pytest.mark.unit
-
 DATA = b"a wheel"
 
 

@@ -14,8 +14,6 @@ from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-pytestmark = pytest.mark.unit
-
 ELSEWHERE = {COMPILED_BY: "9.8.7"}
 _PACKAGE = "tfx_estimator.pipeline"
 # How steps of each target start, if they import this project.

@@ -18,8 +18,6 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.runners import local, service_runner
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys) -> Callable[[str, str], str]:

@@ -22,8 +22,6 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.buckets import StoredMetadata
 from tfx_estimator.pipeline.runners.local import LocalRunner, _Silent
 
-pytestmark = pytest.mark.unit
-
 
 class Machine(PipelineFolders):
     """The folders of one pipeline, as one machine sees them."""

@@ -13,13 +13,10 @@ from PIL import Image
 
 from tests.data.sizes import opened
 from tests.folders import write_files
-from tfx_estimator.__main__ import main
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.user_data.folder import read_folder
-
-pytestmark = pytest.mark.unit
 
 TWELVE = {"cat": 12, "dog": 12}
 # Folder -> number of images in it; then what is read of them, and what is left out.
@@ -142,10 +139,9 @@ def test_what_is_read_and_what_is_left_out(tmp_path, tree):
 
 
 @pytest.mark.parametrize("tree", TREES)
-def test_what_the_verb_suggests_reads_it(tmp_path, capsys, tree):
+def test_what_the_verb_suggests_reads_it(tmp_path, cli, tree):
     files, expected, left_out = TREES[tree]
-    assert main(["data", str(_grow(tmp_path / "pets", files))]) == 0
-    output = capsys.readouterr().out
+    output = cli("data", str(_grow(tmp_path / "pets", files))).out
     assert all(each in output for each in left_out)
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ntrainer: {model: cifar_cnn, train_steps: 1}\n" + output[output.index("data:\n") :]
@@ -177,39 +173,35 @@ def test_folders_are_splits_if_the_declaration_says_so(tmp_path):
     assert _counts(source) == {"one": {"cat": 3, "dog": 3}, "two": {"cat": 3, "dog": 3}}
 
 
-def test_the_suggestion_for_a_folder_around_the_classes_reads_them(tmp_path, capsys):
+def test_the_suggestion_for_a_folder_around_the_classes_reads_them(tmp_path, cli):
     _grow(tmp_path, {"PetImages/Cat": 12, "PetImages/Dog": 12})
-    assert main(["data", str(tmp_path)]) == DataError.exit_code
-    (suggested,) = re.findall("set data.dataset to (.*)", capsys.readouterr().err)
+    (suggested,) = re.findall("set data.dataset to (.*)", cli("data", str(tmp_path), code=DataError.exit_code).err)
     assert _counts(opened(suggested)) == {"train": {"Cat": 12, "Dog": 12}}
 
 
-def test_the_suggestion_for_a_folder_with_a_table_of_its_images_reads_them(tmp_path, capsys):
+def test_the_suggestion_for_a_folder_with_a_table_of_its_images_reads_them(tmp_path, cli):
     rows = "".join(f"images/{number}.png,{'cat' if number % 2 else 'dog'}\n" for number in range(12))
     _grow(tmp_path, {"images": 12, ".": {"a_submission.csv": "id,label\n1,cat\n", "train.csv": f"image,label\n{rows}"}})
-    assert main(["data", str(tmp_path)]) == DataError.exit_code
-    (suggested,) = re.findall("set data.dataset to (.*)", capsys.readouterr().err)
+    (suggested,) = re.findall("set data.dataset to (.*)", cli("data", str(tmp_path), code=DataError.exit_code).err)
     assert _counts(opened(suggested)) == {"train": {"cat": 6, "dog": 6}}
 
 
 @pytest.mark.parametrize(
     ("folder", "expected"), [("images", "two classes or more"), (".", "a folder for each class, or a table")]
 )
-def test_a_parquet_file_of_unknown_columns_is_named_and_not_suggested(tmp_path, capsys, folder, expected):
+def test_a_parquet_file_of_unknown_columns_is_named_and_not_suggested(tmp_path, cli, folder, expected):
     _grow(tmp_path, {folder: 12})
     write_files(tmp_path, {"boxes.parquet": b"PAR1"})
-    assert main(["data", str(tmp_path)]) == DataError.exit_code
-    output, error = capsys.readouterr()
+    output, error = cli("data", str(tmp_path), code=DataError.exit_code)
     assert "left out (not an image): boxes.parquet of " in output
     assert f"  expected: {expected}\n" in error
     assert "set data.dataset" not in error
 
 
-def test_the_suggestion_for_images_of_several_sizes_reads_them(tmp_path, capsys):
+def test_the_suggestion_for_images_of_several_sizes_reads_them(tmp_path, cli):
     _grow(tmp_path / "pets", {"cat": 12, "dog": 12})
     Image.new("RGB", (30, 20)).save(tmp_path / "pets" / "cat" / "0.png")
-    assert main(["data", str(tmp_path / "pets")]) == 0
-    output = capsys.readouterr().out
+    output = cli("data", str(tmp_path / "pets")).out
     section = yaml.safe_load(output[output.index("data:\n") :])["data"]
     assert opened(**section).info.image_shape == (64, 64, 3)
 

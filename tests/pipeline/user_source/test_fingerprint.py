@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
 from tfx_estimator.pipeline.user_source.imports import text_of
 
-pytestmark = pytest.mark.unit
-
 TREE = {
     "fpnets/__init__.py": "",
     "fpnets/small.py": "import os, json\nimport yaml\nfrom fpnets.parts import block\ndef net(n): return block(n)\n",

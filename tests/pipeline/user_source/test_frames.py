@@ -8,11 +8,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import tensorflow as tf
 
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.task.start import _write_error
+from tfx_estimator.model_fn.user_models.keras_model import note_makers
 from tfx_estimator.pipeline.run.explain import explain
 from tfx_estimator.pipeline.user_source.frames import user_lines
-
-pytestmark = pytest.mark.unit
 
 # A library, and then this project, lie between the user's code and the error.
 MODULE = """
@@ -50,8 +52,6 @@ def users(tmp_path: Path) -> ModuleType:
     path = tmp_path / "users.py"
     path.write_text(MODULE)
     spec = importlib.util.spec_from_file_location("users", path)
-    assert spec
-    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -83,8 +83,6 @@ def test_an_error_of_a_library_alone_has_none():
 
 def _record(error: Exception, tmp_path: Path) -> dict:
     """Returns the error record that a task leaves for the supervisor."""
-    from tfx_estimator.components.trainer.task.start import _write_error
-
     _write_error(str(tmp_path / "error.json"), error)
     return json.loads((tmp_path / "error.json").read_text())
 
@@ -98,8 +96,6 @@ def test_the_pipeline_and_a_task_report_the_same_lines(users, tmp_path):
 
 
 def test_lines_converted_by_autograph_are_the_users(users, tmp_path):
-    import tensorflow as tf
-
     error = _raised(lambda: tf.function(users.trained)(tf.constant(1)))
     line = f'File "{users.__file__}", line {MODULE.splitlines().index("    raise ValueError(x.name)") + 1}, in trained'
     assert line in (record := _record(error, tmp_path))["where"]
@@ -109,8 +105,6 @@ def test_lines_converted_by_autograph_are_the_users(users, tmp_path):
 
 @pytest.mark.parametrize("graph", [True, False])
 def test_a_failed_operation_shows_the_users_lines_and_none_of_tensorflows(users, tmp_path, graph):
-    import tensorflow as tf
-
     def fail():
         if not graph:
             return tf.function(users.divided)(tf.constant(0))
@@ -136,8 +130,6 @@ def test_a_failed_operation_shows_the_users_lines_and_none_of_tensorflows(users,
 
 
 def test_out_of_memory_names_no_line_of_the_users(users):
-    import tensorflow as tf
-
     text = "Graph execution error:\n\nDetected at node 'a' defined at (most recent call last):\n"
     text += f"    File \"{users.__file__}\", line 2, in read\n      json\nNode: 'a'\nOOM"
     assert len(user_lines(tf.errors.InvalidArgumentError(None, None, text))) == 1
@@ -145,8 +137,6 @@ def test_out_of_memory_names_no_line_of_the_users(users):
 
 
 def test_a_tasks_error_outside_the_users_code_has_its_location(tmp_path):
-    from tfx_estimator.components.trainer.job import Job
-
     error = _raised(lambda: Job.load(str(tmp_path / "job.json")))
     record = _record(error.with_traceback(error.__traceback__.tb_next), tmp_path)
     assert "job.py" in record["where"]
@@ -213,10 +203,6 @@ def test_any_other_text_is_reported_unchanged(text, tmp_path):
 
 
 def test_the_failure_of_a_keras_loss_in_fit_is_reported_first(tmp_path):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.user_models.keras_model import note_makers
-
     # As in a training task: the line that makes the model is not the one that fails.
     note_makers()
     model = tf.keras.Sequential([tf.keras.layers.Dense(3)])

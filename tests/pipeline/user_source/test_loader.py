@@ -14,8 +14,6 @@ from tests.folders import write_files
 from tests.root import run_python
 from tfx_estimator.pipeline.user_source import loader
 
-pytestmark = pytest.mark.unit
-
 FILES = {
     "networks.py": """
 import csv, json.own

@@ -10,8 +10,6 @@ import pytest
 from tests.folders import write_files
 from tfx_estimator.pipeline.user_source.modules import defined_names, find_module, is_installed
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_first_folder_that_has_the_name_wins(tmp_path):
     write_files(tmp_path, {"one/mymod.py": "", "two/mymod.py": ""})

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.folders import write_files
 from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.packages import is_of_image
-
-pytestmark = pytest.mark.unit
 
 
 def test_packages_are_named_by_their_distributions(tmp_path):

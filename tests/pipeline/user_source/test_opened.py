@@ -10,12 +10,14 @@ import pickle
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
+import tensorflow as tf
 
 from tfx_estimator.pipeline.user_source import loader, opened
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
@@ -61,11 +63,6 @@ def test_whatever_python_opens_is_noted(notes):
 
 
 def test_whatever_libraries_open_in_c_is_noted(notes):
-    import h5py
-    import pyarrow as pa
-    import pyarrow.parquet
-    import tensorflow as tf
-
     write("gfile.txt", "eager.txt", "in_graph.txt", "words.txt", "copied.txt", "lines.txt")
     with h5py.File("weights.h5", "w") as file:
         file["a"] = 1.0
@@ -130,9 +127,6 @@ def test_what_the_code_writes_and_what_is_the_pipelines_own_is_not_noted(notes, 
 
 
 def test_what_the_code_writes_in_c_is_not_noted(notes):
-    import h5py
-    import tensorflow as tf
-
     variable = tf.Variable(1.0)
 
     def train():

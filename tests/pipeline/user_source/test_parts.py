@@ -14,7 +14,6 @@ BEFORE = {
 }
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("module", "old", "new", "changes"),
     [
@@ -35,7 +34,6 @@ def test_changes_are_named(module: str, old: bytes, new: bytes, changes: list[st
     assert list(parts.changes(parts.parts_of(BEFORE), parts.parts_of(after))) == changes
 
 
-@pytest.mark.unit
 def test_modules_come_and_go_and_deep_code_is_no_error() -> None:
     deep = b"x = " + b" + ".join([b"1"] * 5000) + b"\n"
     more = parts.parts_of({**BEFORE, "deep": deep})

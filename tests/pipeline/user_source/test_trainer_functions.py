@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -10,8 +11,6 @@ import pytest
 from tests.stack import needs_estimator_template
 from tfx_estimator.pipeline.user_source.functions import is_read, params_read
 from tfx_estimator.pipeline.user_source.trainer_functions import find_estimator, functions_of
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(
@@ -83,8 +82,6 @@ def trainer_fn(fn_args, schema):
 
 @needs_estimator_template
 def test_tfxs_own_template_is_recognised(tmp_path: Path):
-    import importlib.util
-
     spec = importlib.util.find_spec("tfx")
     templates = Path(spec.origin).parent / "experimental" / "templates" / "taxi" / "models"
     shutil.copytree(templates, tmp_path / "models")

@@ -44,27 +44,28 @@ LEFT = {
 NOTICE = "the work of this process is done; not waited for after 1 s: "
 
 
-def run(left: str, seconds: float = 1.0, report: str = "None") -> tuple[int, str, float]:
-    """Returns the exit code, the output, and the seconds since the end of the work."""
+def run(left: str, seconds: float = 1.0, report: str = "None") -> tuple[str, float]:
+    """Returns the output, and the seconds since the end of the work, which are few; the exit code is as it was."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", WORK.format(left=left, report=report), str(seconds)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout
     output = ""
     while not output.endswith("the work is done\n"):
         output += process.stdout.readline()
         assert process.poll() is None, output
     done = time.monotonic()
     output += process.stdout.read()
-    return process.wait(), output, time.monotonic() - done
+    assert process.wait() == 3
+    waited = time.monotonic() - done
+    assert waited < 15
+    return output, waited
 
 
 @pytest.mark.parametrize("left", LEFT)
 def test_leftovers_are_named_and_not_waited_for(left):
     before = psutil.Process().children(recursive=True)
-    code, output, seconds = run(left)
-    assert code == 3
-    assert 0.9 < seconds < 15
+    output, seconds = run(left)
+    assert seconds > 0.9
     (line,) = [each for each in output.splitlines() if each.startswith(NOTICE)]
     assert all(name in line for name in LEFT[left])
     # Only the waiting is cut off.
@@ -81,35 +82,27 @@ def test_leftovers_are_named_and_not_waited_for(left):
     ],
 )
 def test_a_process_that_can_end_normally_does_so(left):
-    code, output, seconds = run(left, seconds=30.0)
-    assert code == 3
-    assert seconds < 15
+    output, _ = run(left, seconds=30.0)
     assert output.splitlines()[-2:] == ["the work is done", "the hook was called"]
 
 
 @pytest.mark.parametrize("report", ["lambda text: print('told:', text, flush=True)", "lambda text: open('/no/such')"])
 def test_leftovers_are_reported_if_that_is_possible(report):
     left = "threading.Thread(target=time.sleep, args=(300,), name='sender').start()"
-    code, output, seconds = run(left, report=report)
-    assert code == 3
-    assert seconds < 15
+    output, _ = run(left, report=report)
     assert f"{NOTICE}the thread 'sender'\n" in output
     assert ("told: not waited for after 1 s: the thread 'sender'\n" in output) == ("print" in report)
 
 
 def test_a_blocking_atexit_function_is_abandoned_and_none_is_called_twice():
-    code, output, seconds = run("atexit.register(time.sleep, 300); atexit.register(print, 'later', flush=True)")
-    assert code == 3
-    assert seconds < 15
+    output, _ = run("atexit.register(time.sleep, 300); atexit.register(print, 'later', flush=True)")
     assert f"{NOTICE}functions of atexit\n" in output
     assert output.count("later") == 1
 
 
 def test_an_uninterruptible_process_is_killed_by_the_keeper():
     """For example a destructor of TensorFlow that waits for its threads."""
-    code, output, seconds = run("class Stuck:\n    def __del__(self): time.sleep(300)\nstuck = Stuck()")
-    assert code == 3
-    assert seconds < 15
+    output, _ = run("class Stuck:\n    def __del__(self): time.sleep(300)\nstuck = Stuck()")
     assert "the work of this process is done, and it did not end itself: it was killed\n" in output
     assert "the hook was called" in output
 

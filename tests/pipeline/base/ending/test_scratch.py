@@ -11,11 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.root import run_python
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import PipelineError
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +38,10 @@ def test_temporary_files_are_removed_with_the_context(place):
     assert not list(place.iterdir())
 
 
-def test_without_a_usable_place_the_error_names_tmpdir(place, tmp_path, monkeypatch, capsys):
+def test_without_a_usable_place_the_error_names_tmpdir(place, tmp_path, monkeypatch, cli):
     folder = place / "missing"
     monkeypatch.setenv("TMPDIR", str(folder))
-    assert main(["run", "digits", "--workdir", str(tmp_path / "runs")]) == 6
-    stderr = capsys.readouterr().err
+    stderr = cli("run", "digits", "--workdir", str(tmp_path / "runs"), code=6).err
     assert f"there is no place for temporary files: TMPDIR is {str(folder)!r}" in stderr
     assert "set TMPDIR to one" in stderr
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from tests.root import start_python
-
-pytestmark = pytest.mark.unit
 
 # Prints two lines: one when a signal may come, one when the protected work is complete.
 HOLDS = """
@@ -34,7 +30,6 @@ with signals.handled():
 def _held(seconds: float, *numbers: int, more: str = "") -> tuple[int, list[str]]:
     """Returns the exit code and the printed lines."""
     process = start_python("-c", HOLDS, str(seconds), *filter(None, [more]))
-    assert process.stdout
     lines = [process.stdout.readline().strip()]
     for number in numbers:
         process.send_signal(number)

@@ -17,8 +17,6 @@ from tfx_estimator.pipeline.report.report import write_report
 from tfx_estimator.pipeline.report.source import Run
 from tfx_estimator.pipeline.run.summary import Summary
 
-pytestmark = pytest.mark.unit
-
 # The modules that may check versions.
 ROOMS = ("pipeline/base/stack/", "pipeline/doctor/", "model_fn/bridge/estimator")
 FOLDERS = ("pipeline", "components", "model_fn", "data", "src")

@@ -10,8 +10,6 @@ from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
 from tfx_estimator.pipeline.experiments.bench.measure import _measuring
 
-pytestmark = pytest.mark.unit
-
 SLURM = {
     "SLURM_PROCID": "0",
     "SLURM_STEP_NUM_TASKS": "2",

@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.experiments.bench.results import Comparison
 from tfx_estimator.pipeline.experiments.bench.strategies import Contender, Run
 from tfx_estimator.pipeline.run.terminal import make_console
 
-pytestmark = pytest.mark.unit
-
 
 def task(name: str, **values: Any) -> TaskMeasurement:
     """A task's measurement of 10 s."""

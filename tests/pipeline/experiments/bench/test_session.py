@@ -19,8 +19,6 @@ from tfx_estimator.pipeline.experiments.bench import measure, session
 from tfx_estimator.pipeline.experiments.bench.measure import Measurement
 from tfx_estimator.pipeline.experiments.bench.strategies import Plan, Run, choose, parse_contenders
 
-pytestmark = pytest.mark.unit
-
 # Called at the start of a stand-in training.
 Before = Callable[[Run], None]
 

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from tests.artifacts import example, write_records
+from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.experiments.compare.answers import Answers, Model, declared_metrics, measure, measure_all
 from tfx_estimator.pipeline.experiments.compare.candidates import Candidate, find_candidates
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.pipeline.experiments.compare.judge import _paired
+from tfx_estimator.pipeline.report.artifacts import Output
+from tfx_estimator.pipeline.report.examples import open_data
 
 NAMES = ["zero", "one"]
 # (pixel, label); two have the same image.
@@ -23,9 +25,6 @@ EXAMPLES = [(3, 0), (7, 1), (3, 1), (9, 0), (9, 0)]
 
 def answered(folder: Path, examples: Sequence[tuple[int, int]], names: Sequence[str] = NAMES) -> tuple:
     """Returns a model and its predictions, which identify the pixel."""
-    from tfx_estimator.data.features import IMAGE, LABEL
-    from tfx_estimator.pipeline.report.artifacts import Output
-
     split = folder / "Split-eval"
     split.mkdir(parents=True)
     write_records(split / "data", (example(**{IMAGE: bytes([pixel]), LABEL: label}) for pixel, label in examples))
@@ -43,9 +42,6 @@ def answered(folder: Path, examples: Sequence[tuple[int, int]], names: Sequence[
 
 
 def paired(*had: tuple) -> list:
-    from tfx_estimator.pipeline.experiments.compare.judge import _paired
-    from tfx_estimator.pipeline.report.examples import open_data
-
     return _paired(had, open_data(had[0][0].outputs))
 
 

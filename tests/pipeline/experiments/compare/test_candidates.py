@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.experiments.compare.candidates import find_candidates
-
-pytestmark = pytest.mark.unit
 
 TEXT = """\
 name: {name}
@@ -90,11 +87,10 @@ def test_seeds_that_would_share_trainings_are_moved_apart():
     assert [seed for _, seed, _ in seeds_of("digits", vary=["trainer.seed=1,2"])] == [*range(1, 7)]
 
 
-def test_a_finished_run_cannot_be_repeated(leave_run, capsys):
+def test_a_finished_run_cannot_be_repeated(leave_run, cli):
     with pytest.raises(DeclarationError, match="--repeat 3"):
         find_candidates(["digits", str(leave_run("20261122-010101"))], [], [], repeat=3)
-    assert main(["compare", "digits", "digits", "--repeat", "0"]) == 2
-    assert "--repeat 0" in capsys.readouterr().err
+    assert "--repeat 0" in cli("compare", "digits", "digits", "--repeat", "0", code=2).err
 
 
 def test_runs_and_declarations_can_be_mixed(tmp_path, leave_run):
@@ -154,18 +150,17 @@ def test_nothing_can_be_set_in_finished_runs(leave_run):
 
 
 @pytest.mark.parametrize("points", ["-1", "101", "nan"])
-def test_require_equal_takes_points_of_accuracy(points, capsys):
-    assert main(["compare", "digits", "--vary", "trainer.seed=1,2", f"--require-equal={points}"]) == 2
-    assert "out of range" in capsys.readouterr().err
+def test_require_equal_takes_points_of_accuracy(points, cli):
+    words = ("digits", "--vary", "trainer.seed=1,2", f"--require-equal={points}")
+    assert "out of range" in cli("compare", *words, code=2).err
 
 
-def test_a_run_without_a_model_is_refused_before_training(tmp_path, leave_run, capsys):
+def test_a_run_without_a_model_is_refused_before_training(tmp_path, leave_run, cli):
     """A run that failed, and one that was killed."""
     failed = leave_run("20261122-010101", components=[], state="failed")
     killed = leave_run("20261122-010102")
     for logs, words in ((failed, "metadata.sqlite"), (killed, "has no summary.json")):
-        assert main(["compare", "digits", str(logs), "--workdir", str(tmp_path / "runs")]) == 2
-        stderr = capsys.readouterr().err
+        stderr = cli("compare", "digits", str(logs), "--workdir", str(tmp_path / "runs"), code=2).err
         assert words in stderr
         assert "to do:    name another run" in stderr
     assert not (tmp_path / "runs" / "digits" / "artifacts").exists()

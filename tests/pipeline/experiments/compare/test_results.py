@@ -15,10 +15,9 @@ from tfx_estimator.pipeline.experiments.compare.page import Disagreement, show, 
 from tfx_estimator.pipeline.experiments.compare.replicates import pair_up_seeds, score_seeds
 from tfx_estimator.pipeline.experiments.compare.results import Comparison, Replicate, Result, pair_up, score
 from tfx_estimator.pipeline.report.page import Missing
+from tfx_estimator.pipeline.report.predictions import losses
 from tfx_estimator.pipeline.report.training import Series, Training
 from tfx_estimator.pipeline.run.terminal import make_console
-
-pytestmark = pytest.mark.unit
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 CLASSES = ["cat", EVIL, "never seen"]
@@ -34,8 +33,6 @@ def certain(predicted: np.ndarray, sure: float = 0.9) -> np.ndarray:
 
 def compared(*wrong: list[int], failures=None) -> Comparison:
     """Compares candidates that misclassify the listed examples."""
-    from tfx_estimator.pipeline.report.predictions import losses
-
     names = [f"number {index}" for index in range(len(wrong))]
     predicted = []
     for each in wrong:
@@ -150,8 +147,6 @@ def test_the_page_is_complete_and_escaped():
 
 def repeated(*wrong: list[list[int]]) -> Comparison:
     """Compares candidates trained under several seeds; each training misclassifies the listed examples."""
-    from tfx_estimator.pipeline.report.predictions import losses
-
     names = [f"number {index}" for index in range(len(wrong))]
     predicted, lost, results = [], [], []
     for name, trainings in zip(names, wrong):

@@ -14,8 +14,12 @@ import pytest
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.pipeline.experiments import training
+from tfx_estimator.pipeline.experiments.compare import judge, session
+from tfx_estimator.pipeline.experiments.compare.answers import Answers
+from tfx_estimator.pipeline.experiments.compare.candidates import find_candidates
+from tfx_estimator.pipeline.report.artifacts import Output
+from tfx_estimator.pipeline.report.examples import DataSet
 
 LABELS = np.array([0, 1, 1, 0])
 
@@ -23,13 +27,6 @@ LABELS = np.array([0, 1, 1, 0])
 @pytest.fixture
 def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_terminal: None) -> Callable[..., Any]:
     """Compares three candidates without training; those in `failing` raise."""
-    from tfx_estimator.pipeline.experiments import training
-    from tfx_estimator.pipeline.experiments.compare import judge, session
-    from tfx_estimator.pipeline.experiments.compare.answers import Answers
-    from tfx_estimator.pipeline.experiments.compare.candidates import find_candidates
-    from tfx_estimator.pipeline.report.artifacts import Output
-    from tfx_estimator.pipeline.report.examples import DataSet
-
     made = tmp_path / "made"
     made.mkdir()
     outputs = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tfx_estimator.pipeline.experiments.compare.statistics import (
     holm,
@@ -14,8 +15,6 @@ from tfx_estimator.pipeline.experiments.compare.statistics import (
     paired_difference,
     wilson,
 )
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(
@@ -91,8 +90,6 @@ def test_several_tests_are_corrected_as_holm_does():
 
 
 def test_over_seeds_without_variance_of_examples_it_is_welchs_test():
-    from scipy import stats
-
     # A training has the same value on every example, so that only the seeds make it uncertain.
     first, second = np.array([0.90, 0.91, 0.95]), np.array([0.80, 0.70, 0.75])
     found, p = over_seeds(np.tile(second[:, None], 50), np.tile(first[:, None], 50))

@@ -16,12 +16,9 @@ from tfx.tools.cli.handler.kubeflow_v2_dag_runner_patcher import KubeflowV2DagRu
 
 from tests.pipeline.platforms.kubeflow.of_ones_own import Comparing, make_pipeline, resolver
 from tfx_estimator import DeclarationError, KubeflowV2Runner
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.platforms.kubeflow import step
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import adapt
-
-pytestmark = pytest.mark.unit
 
 # The path of another Python with any kfp 2.
 KFP_PYTHON = "TFX_ESTIMATOR_KFP_PYTHON"
@@ -136,12 +133,12 @@ def test_another_step_loses_only_optional_inputs(blessed, key):
 
 
 @pytest.mark.parametrize("python", [sys.executable, os.environ.get(KFP_PYTHON)], ids=["the-stack's", "another"])
-def test_kfp_reads_it_nests_it_and_compiles_it_again(tmp_path, python):
+def test_kfp_reads_it_nests_it_and_compiles_it_again(tmp_path, cli, python):
     if python is None or (python == sys.executable and not stacks.has_keras_3()):
         pytest.skip(f"kfp here is of version 1: name another by {KFP_PYTHON}")
     (tmp_path / "parser.py").write_text(PARSER)
     (tmp_path / "own.json").write_text(json.dumps(compiled(schema_2_1=False)))
-    assert main(["adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "own.yaml")]) == 0
+    cli("adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "own.yaml"))
     command = [python, "parser.py", "own.yaml", "nested.yaml"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -179,20 +176,17 @@ def test_tfxs_command_line_accepts_the_runner_as_its_own(tmp_path):
     assert container["command"] == ["python", "-m", step.__name__]
 
 
-def test_the_verb_writes_the_given_output_and_replaces_no_file(tmp_path, capsys, monkeypatch):
+def test_the_verb_writes_the_given_output_and_replaces_no_file(tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("own.json").write_text(json.dumps(compiled()))
-    assert main(["adapt", "own.json"]) == 0
-    assert "steps started by tfx-estimator's entry point in place of TFX's: 4" in capsys.readouterr().out
-    assert main(["adapt", "own-kubeflow.yaml", "--output", "again.json"]) == 0
-    assert "nothing had to be adapted" in capsys.readouterr().out
+    assert "steps started by tfx-estimator's entry point in place of TFX's: 4" in cli("adapt", "own.json").out
+    assert "nothing had to be adapted" in cli("adapt", "own-kubeflow.yaml", "--output", "again.json").out
     assert json.loads(Path("again.json").read_text()) == yaml.safe_load(Path("own-kubeflow.yaml").read_text())
-    assert main(["adapt", "own.json"]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--force" in cli("adapt", "own.json", code=2).err
     # A second document with pod settings stays.
     text = Path("own-kubeflow.yaml").read_text() + "---\nplatforms: {kubernetes: {}}\n"
     Path("two.yaml").write_text(text)
-    assert main(["adapt", "two.yaml", "--output", "two.yaml", "--force"]) == 0
+    cli("adapt", "two.yaml", "--output", "two.yaml", "--force")
     assert [*yaml.safe_load_all(Path("two.yaml").read_text())] == [*yaml.safe_load_all(text)]
 
 
@@ -210,10 +204,9 @@ def test_the_verb_writes_the_given_output_and_replaces_no_file(tmp_path, capsys,
         "kind: Workflow",
     ],
 )
-def test_anything_but_a_compiled_pipeline_is_refused(tmp_path, capsys, text):
+def test_anything_but_a_compiled_pipeline_is_refused(tmp_path, cli, text):
     (tmp_path / "own.json").write_text(text)
-    assert main(["adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "made.yaml")]) == 2
-    stderr = capsys.readouterr().err
+    stderr = cli("adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "made.yaml"), code=2).err
     assert "to do:" in stderr
     assert "Traceback" not in stderr
     assert [path.name for path in tmp_path.iterdir()] == ["own.json"]

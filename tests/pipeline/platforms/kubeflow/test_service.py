@@ -16,7 +16,6 @@ from tests.pipeline.platforms.kubeflow.kubeflow_service import TOKEN, KubeflowSe
 from tests.pipeline.platforms.training_jobs.cluster import write_kubeconfig
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, words
 from tests.root import ROOT
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TrainingError
 from tfx_estimator.pipeline.platforms import follow
@@ -25,8 +24,6 @@ from tfx_estimator.pipeline.platforms.kubeflow.service import TOKEN_FILE, Kubefl
 from tfx_estimator.pipeline.platforms.note import Note, find_note, leave_note, with_job
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.runners import compiling
-
-pytestmark = pytest.mark.unit
 
 DECLARED = (*COMMON, *OF_TARGET[KUBEFLOW])
 COMPILED = (ROOT / "tests" / "golden" / "compiled" / f"digits.{KUBEFLOW}.yaml").read_text()
@@ -217,33 +214,30 @@ def test_a_sign_in_page_is_not_retried_silently(tmp_path, login, message):
         assert (other if login == 302 else service_of(server)).status(run).state == "RUNNING"
 
 
-def test_the_command_line_leaves_the_address(capsys, monkeypatch):
+def test_the_command_line_leaves_the_address(cli, monkeypatch):
     text = compiling.Compiled(COMPILED, (), "", "")
     monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: text)
     submit = ["submit", "digits", "--target", KUBEFLOW, *words(*DECLARED), "--yes"]
     with KubeflowService(["RUNNING", "SUCCEEDED"]) as server:
-        assert main([*submit, "--endpoint", server.address]) == 0
-        out = capsys.readouterr().out
+        out = cli(*submit, "--endpoint", server.address).out
         assert "Trainer           8 CPUs, 30 GB    2 nvidia.com/gpu" in out
         assert json.loads(Path("submitted/digits/submission.json").read_text())["address"] in out
-        assert main(["submit", "--attach", "submitted/digits"]) == 0
+        cli("submit", "--attach", "submitted/digits")
     with KubeflowService(["RUNNING"], profile="vision") as server:
         where = ["--endpoint", server.address, "--namespace", "vision", "--experiment", "mine"]
-        assert main([*submit, *where]) == 0
-        assert f"{server.address}, experiment mine in vision" in capsys.readouterr().out
+        assert f"{server.address}, experiment mine in vision" in cli(*submit, *where).out
         assert server.runs["run-1"]["experiment_id"] == "experiment-1"
         server.states = ["SUCCEEDED"]
-        assert main(["submit", "--attach", "submitted/digits"]) == 0
+        cli("submit", "--attach", "submitted/digits")
 
 
-def test_a_note_of_an_earlier_release_is_followed(capsys):
+def test_a_note_of_an_earlier_release_is_followed(cli):
     with KubeflowService(["RUNNING"]) as server:
         run = service_of(server).start(False).job
         server.states = ["SUCCEEDED"]
         note = {"job": run, "endpoint": server.address, "namespace": None}
         Path("submission.json").write_text(json.dumps({**note, "target": "kubeflow_v2"}))
-        assert main(["submit", "--attach", "."]) == 0
-    assert f"{run}: SUCCEEDED" in capsys.readouterr().out
+        assert f"{run}: SUCCEEDED" in cli("submit", "--attach", ".").out
 
 
 def test_a_note_that_was_left_is_found_as_it_was(tmp_path):

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
 from tfx.components import CsvExampleGen
 from tfx.dsl.components.base.base_executor import BaseExecutor
+from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils as utils
 from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunnerConfig
 from tfx.proto import example_gen_pb2
 
@@ -21,8 +24,6 @@ from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.platforms.kubeflow import step as kubeflow_step
 from tfx_estimator.pipeline.platforms.rehearsal import services
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_job
-
-pytestmark = pytest.mark.unit
 
 FILE = ROOT / "tests" / "golden" / "compiled" / "digits.kubeflow.yaml"
 STEP = "tfx_estimator.pipeline.platforms.kubeflow.step"
@@ -42,10 +43,6 @@ def _executor_input(task: Task) -> dict[str, Any]:
 
 def _read(text: str) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Returns the inputs and outputs that TFX reads from an ExecutorInput."""
-    from google.protobuf import json_format
-    from kfp.pipeline_spec import pipeline_spec_pb2
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils as utils
-
     read = json_format.Parse(text, pipeline_spec_pb2.ExecutorInput())
     return utils.parse_raw_artifact_dict(read.inputs.artifacts), utils.parse_raw_artifact_dict(read.outputs.artifacts)
 

@@ -15,7 +15,6 @@ import pytest
 from tests.pipeline.platforms.rehearsal.conftest import typed
 from tests.root import ROOT, start_python
 from tests.waiting import wait_until
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS
@@ -275,12 +274,11 @@ def test_the_pipelines_folders_are_in_the_root_and_parameters_have_their_types(c
             rebased(job, folders, {**given, name: "abc"})
 
 
-def test_a_concurrent_execution_is_refused_with_the_option_of_this_verb(compiled, capsys):
+def test_a_concurrent_execution_is_refused_with_the_option_of_this_verb(compiled, cli):
     compiled.step("First")
     root = str(compiled.folder / "root")
     with only_run(PipelineFolders(root, "small")):
-        assert main(["execute", compiled.write(), "--root", root]) == 6
-    assert "or name another --root" in capsys.readouterr().err
+        assert "or name another --root" in cli("execute", compiled.write(), "--root", root, code=6).err
 
 
 TRIGGERED = '"cachingOptions"', '"triggerPolicy": {"condition": "false"}, "cachingOptions"'
@@ -296,12 +294,11 @@ TRIGGERED = '"cachingOptions"', '"triggerPolicy": {"condition": "false"}, "cachi
         (lambda whole: json.loads(json.dumps(whole).replace(*TRIGGERED)), "the task First has a triggerPolicy"),
     ],
 )
-def test_anything_but_a_compiled_pipeline_is_refused(compiled, capsys, change, message):
+def test_anything_but_a_compiled_pipeline_is_refused(compiled, cli, change, message):
     compiled.step("First")
     file = Path(compiled.write())
     file.write_text(json.dumps(change(json.loads(file.read_text()))))
-    assert main(["execute", str(file), "--root", str(compiled.folder / "root")]) == 2
-    stderr = capsys.readouterr().err
+    stderr = cli("execute", str(file), "--root", str(compiled.folder / "root"), code=2).err
     assert message in stderr
     assert "Traceback" not in stderr
     assert not (compiled.folder / "root").exists()

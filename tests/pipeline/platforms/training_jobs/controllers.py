@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -25,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer, RefusedError
-from tests.pipeline.platforms.training_jobs.kubelet import PODS, Kubelet, Pod, end, seconds_of
+from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer
+from tests.pipeline.platforms.training_jobs.kubelet import PODS, Controller, Pod, end, reference, seconds_of
 from tests.pipeline.platforms.training_jobs.networks import Networks
 
 TRAIN_JOBS, RUNTIMES, JOB_SETS = (
@@ -37,7 +35,6 @@ TRAIN_JOBS, RUNTIMES, JOB_SETS = (
         ("jobset.x-k8s.io/v1alpha2", "jobsets"),
     )
 )
-_TICK_SECONDS = 0.2
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -60,8 +57,11 @@ class _JobSet:
     all_pods: list[Pod] = field(default_factory=list)
     ended: bool = False
 
+    def pod(self, role: str, index: int) -> Pod:
+        return self.jobs[role].pods[index]
 
-class Controllers:
+
+class Controllers(Controller):
     """Runs the TrainJobs and JobSets of an API server.
 
     Args:
@@ -81,54 +81,18 @@ class Controllers:
         backoff_seconds: float = 0.5,
         queue_seconds: float = 0.0,
     ) -> None:
-        self._server, self._folder, self._argv, self._networks = server, folder, argv, networks
+        super().__init__(server, folder, "node", TRAIN_JOBS, JOB_SETS, RUNTIMES)
+        self._argv, self._networks = argv, networks
         self._backoff, self._queue = backoff_seconds, queue_seconds
         # The time each job was first seen, by uid.
         self._seen: dict[str, float] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-        self._sets: dict[str, _JobSet] = {}
-        self._over, self._lock = threading.Event(), threading.Lock()
         # TrainJobs whose JobSet was recreated during their deletion.
         self._made_again: set[str] = set()
-        # Names of pods without their random suffix, in starting order.
-        self.started: list[str] = []
         self.addresses: list[str] = []
-        self._kubelet = Kubelet(
-            server, "node", lambda: [pod for known in list(self._sets.values()) for pod in list(known.all_pods)]
-        )
-        self._thread = threading.Thread(target=self._work, name="controllers", daemon=True)
 
-    def __enter__(self) -> Controllers:
-        self._kubelet.__enter__()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-        for known in self._sets.values():
-            for pod in known.all_pods:
-                end(pod.process, signal.SIGKILL)
-                pod.process.wait()
-        for listed in (TRAIN_JOBS, JOB_SETS, RUNTIMES, PODS):
-            for each in self._server.ask("GET", listed)["items"]:
-                path = f"{listed}/{each['metadata']['name']}"
-                self._kubelet.delete(path)
-                if each["metadata"].get("finalizers"):
-                    self._server.collect(path)
-        self._kubelet.__exit__()
-
-    def kill(self, role: str, index: int) -> None:
-        """Kills all processes of a running pod, as a failed node would."""
-        with self._lock:
-            (known,) = (each for each in self._sets.values() if not each.ended)
-            end(known.jobs[role].pods[index].process, signal.SIGKILL)
-
-    def _work(self) -> None:
-        while not self._over.wait(_TICK_SECONDS):
-            with contextlib.suppress(RefusedError, OSError), self._lock:
-                self._train_jobs()
-                self._job_sets()
+    def _look(self) -> None:
+        self._train_jobs()
+        self._job_sets()
 
     def _train_jobs(self) -> None:
         sets = {each["metadata"]["name"]: each for each in self._server.ask("GET", JOB_SETS)["items"]}
@@ -172,31 +136,21 @@ class Controllers:
         self._server.ask("POST", JOB_SETS, _job_set_of(job, runtime))
 
     def _job_sets(self) -> None:
-        there = {each["metadata"]["name"]: each for each in self._server.ask("GET", JOB_SETS)["items"]}
-        for name, known in list(self._sets.items()):
-            gone = name not in there or there[name]["metadata"]["uid"] != known.uid
-            if gone and self._collect(known):
-                del self._sets[name]
-        for name, found in there.items():
-            if "deletionTimestamp" in found["metadata"]:
-                if name not in self._sets or self._collect(self._sets[name]):
-                    self._server.collect(f"{JOB_SETS}/{name}")
-                    self._sets.pop(name, None)
-                continue
+        for name, found in self._living(JOB_SETS).items():
             jobs = {each["name"]: each["template"]["spec"] for each in found["spec"]["replicatedJobs"]}
-            if name not in self._sets:
+            if name not in self._known:
                 check(found)
                 counts = {role: _Job(spec["completions"]) for role, spec in jobs.items()}
-                self._sets[name] = _JobSet(found["metadata"]["uid"], counts)
+                self._known[name] = _JobSet(found["metadata"]["uid"], counts)
             if "ownerReferences" not in found["metadata"]:
                 self._admit(found, f"{JOB_SETS}/{name}")
             if found["spec"].get("suspend"):
-                self._suspend(self._sets[name])
-            elif not self._sets[name].ended:
+                self._suspend(self._known[name])
+            elif not self._known[name].ended:
                 self._reconcile(name, found, jobs)
 
     def _reconcile(self, name: str, found: dict[str, Any], jobs: dict[str, Any]) -> None:
-        known = self._sets[name]
+        known = self._known[name]
         for role, spec in jobs.items():
             job = known.jobs[role]
             for index in {*range(job.count)} - job.done:
@@ -237,13 +191,8 @@ class Controllers:
         host = f"{name}-{role}-0-{index}"
         pod_name, (container,) = f"{host}-{uuid.uuid4().hex[:5]}", spec["template"]["spec"]["containers"]
         labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": role}
-        owner = {each: found[each] for each in ("apiVersion", "kind")}
-        owner |= {each: found["metadata"][each] for each in ("name", "uid")}
         annotations = {_INDEX: str(index)}
-        metadata = {"name": pod_name, "labels": labels, "annotations": annotations, "ownerReferences": [owner]}
-        containers = [{"name": container["name"], "image": container["image"]}]
-        made = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": containers}
-        self._server.ask("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made})
+        self._create(found, container, name=pod_name, labels=labels, annotations=annotations)
         self._kubelet.bind(pod_name)
         number = self.started.count(host)
         self.started.append(host)
@@ -252,15 +201,8 @@ class Controllers:
         if self._networks:
             argv, address = self._networks.join(f"{host}.{name}", argv)
             self.addresses.append(address)
-        stem = self._folder / pod_name
-        log, message = stem.with_suffix(".log"), stem.with_suffix(".message")
         own = expanded(container.get("env", ()), {"annotations": annotations})
-        environment = {**os.environ, **own, "TFX_ESTIMATOR_TERMINATION_LOG": str(message)}
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
-            )
-        pod = Pod(pod_name, process, log, message)
+        pod = self._run(pod_name, argv, own)
         self._kubelet.runs(pod)
         return pod
 
@@ -268,7 +210,7 @@ class Controllers:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         condition = {"type": state, "status": "True", "reason": state, "message": what, "lastTransitionTime": now}
         self._server.patch(f"{JOB_SETS}/{name}/status", {"status": {"conditions": [condition]}})
-        known = self._sets[name]
+        known = self._known[name]
         known.ended = True
         # Running Jobs are deleted with their pods; finished ones stay with theirs.
         for job in known.jobs.values():
@@ -282,14 +224,7 @@ class Controllers:
                     self._kubelet.delete(f"{PODS}/{pod.name}")
 
     def _collect(self, known: _JobSet) -> bool:
-        """Ends the pods of a deleted JobSet; returns whether they are gone."""
-        for pod in list(known.all_pods):
-            if pod.process.poll() is None:
-                end(pod.process, signal.SIGTERM)
-                continue
-            self._kubelet.report(pod)
-            self._kubelet.delete(f"{PODS}/{pod.name}")
-            known.all_pods.remove(pod)
+        known.all_pods = [pod for pod in known.all_pods if self._stays(pod)]
         return not known.all_pods
 
 
@@ -311,9 +246,8 @@ def _job_set_of(job: dict[str, Any], runtime: dict[str, Any]) -> dict[str, Any]:
         if labels.get("trainer.kubeflow.org/trainjob-ancestor-step") == "trainer":
             nodes = job["spec"]["trainer"]["numNodes"]
             each["template"]["spec"].update(parallelism=nodes, completions=nodes)
-    owner = {each: job[each] for each in ("apiVersion", "kind")}
-    owner |= {each: job["metadata"][each] for each in ("name", "uid")}
-    metadata = {"name": job["metadata"]["name"], "ownerReferences": [{**owner, "controller": True}]}
+    owners = [reference(job, controller=True)]
+    metadata = {"name": job["metadata"]["name"], "ownerReferences": owners}
     template["spec"]["suspend"] = job["spec"]["suspend"]
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, **template}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import http.server
+import os
 import signal
 import ssl
 import subprocess
@@ -19,10 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
+import psutil
+
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer, RefusedError
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _NODE = "this-machine"
+_TICK_SECONDS = 0.2
 
 
 @dataclass
@@ -111,6 +115,118 @@ class Kubelet:
             self._server.patch(f"{PODS}/{pod.name}/status", {"status": status})
 
 
+class Controller:
+    """Runs the pods of an API server's objects on this node, as their controller and the garbage collector do.
+
+    Args:
+        folder: For pods' logs.
+        container: The name of the pods' containers.
+        *listed: The paths of the objects, which it deletes in the end.
+    """
+
+    def __init__(self, server: ApiServer, folder: Path, container: str, *listed: str) -> None:
+        self._server, self._folder, self._listed = server, folder, (*listed, PODS)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._over, self._lock = threading.Event(), threading.Lock()
+        # The state of each object that has pods: `uid`, `ended`, and its pods as `all_pods`.
+        self._known: dict[str, Any] = {}
+        # Names of pods without a random suffix, in starting order.
+        self.started: list[str] = []
+        self._kubelet = Kubelet(server, container, self._pods)
+        self._thread = threading.Thread(target=self._work, name="controller", daemon=True)
+
+    def __enter__(self) -> Any:
+        self._kubelet.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+        for pod in self._pods():
+            end(pod.process, signal.SIGKILL)
+            pod.process.wait()
+        for listed in self._listed:
+            for each in self._server.ask("GET", listed)["items"]:
+                path = f"{listed}/{each['metadata']['name']}"
+                self._kubelet.delete(path)
+                if each["metadata"].get("finalizers"):
+                    self._server.collect(path)
+        self._kubelet.__exit__()
+
+    def kill(self, kind: str, index: int) -> None:
+        """Kills all processes of a running pod, as a failed node would."""
+        with self._lock:
+            end(self._running().pod(kind, index).process, signal.SIGKILL)
+
+    def _running(self) -> Any:
+        (known,) = (each for each in self._known.values() if not each.ended)
+        return known
+
+    def _pods(self) -> list[Pod]:
+        return [pod for known in list(self._known.values()) for pod in list(known.all_pods)]
+
+    def _work(self) -> None:
+        while not self._over.wait(_TICK_SECONDS):
+            # The server may be down: a controller waits for it.
+            with contextlib.suppress(RefusedError, OSError), self._lock:
+                self._look()
+
+    def _look(self) -> None:
+        raise NotImplementedError
+
+    def _collect(self, known: Any) -> bool:
+        """Ends the pods of a deleted object; returns whether they are gone."""
+        raise NotImplementedError
+
+    def _living(self, path: str) -> dict[str, Any]:
+        """Returns the objects at a path that are not deleted, and removes the others, pods first."""
+        there = {each["metadata"]["name"]: each for each in self._server.ask("GET", path)["items"]}
+        for name, known in list(self._known.items()):
+            gone = name not in there or there[name]["metadata"]["uid"] != known.uid
+            if gone and self._collect(known):
+                del self._known[name]
+        for name in [name for name, each in there.items() if "deletionTimestamp" in each["metadata"]]:
+            if name not in self._known or self._collect(self._known[name]):
+                self._server.collect(f"{path}/{name}")
+                self._known.pop(name, None)
+            del there[name]
+        return there
+
+    def _stays(self, pod: Pod) -> bool:
+        """Asks a pod of a deleted object to end, or deletes it if it has; returns whether it still runs."""
+        if pod.process.poll() is None:
+            end(pod.process, signal.SIGTERM)
+            return True
+        self._kubelet.report(pod)
+        self._kubelet.delete(f"{PODS}/{pod.name}")
+        return False
+
+    def _create(self, owner: dict[str, Any], container: dict[str, Any], **metadata: Any) -> None:
+        """Creates a pod without its volumes, whose claims no provisioner binds here."""
+        owners = [reference(owner, controller=True, blockOwnerDeletion=True)]
+        containers = [{"name": container["name"], "image": container["image"]}]
+        spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": containers}
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "ownerReferences": owners}, "spec": spec}
+        self._server.ask("POST", PODS, made)
+
+    def _run(self, name: str, argv: list[str], variables: dict[str, str]) -> Pod:
+        """Starts the process of a pod."""
+        log, message = (self._folder / f"{name}.{kind}" for kind in ("log", "message"))
+        environment = {**os.environ, **variables, "TFX_ESTIMATOR_TERMINATION_LOG": str(message)}
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
+            )
+        return Pod(name, process, log, message)
+
+
+def reference(owner: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Returns an entry of `ownerReferences`."""
+    named = {each: owner["metadata"][each] for each in ("name", "uid")}
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], **named, **more}
+
+
 def _serving(certificates: Path, find: Callable[[str], Optional[Pod]]) -> http.server.ThreadingHTTPServer:
     """Serves the logs of pods over HTTPS, as an API server requests them."""
 
@@ -151,8 +267,6 @@ def _serving(certificates: Path, find: Callable[[str], Optional[Pod]]) -> http.s
 
 def end(process: subprocess.Popen, number: int) -> None:
     """Signals the process; SIGKILL also kills its children, as a container's end does."""
-    import psutil
-
     with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
         if number != signal.SIGKILL:
             process.send_signal(number)

@@ -63,8 +63,6 @@ class Networks:
         command = ["unshare", "--net", "--mount", "sh", "-c", f"{prepare}; echo ready; exec sleep infinity"]
         holder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self._holders.append(holder)
-        assert holder.stdout is not None
-        assert holder.stderr is not None
         if holder.stdout.readline() != "ready\n":
             pytest.skip(f"no network of its own can be made here: {holder.stderr.read().strip()}")
         return holder

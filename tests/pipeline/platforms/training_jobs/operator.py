@@ -9,27 +9,21 @@ Source: https://github.com/kubeflow/trainer/tree/v1.8.1/pkg/controller.v1.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
 import sys
-import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer, RefusedError
-from tests.pipeline.platforms.training_jobs.kubelet import PODS, Kubelet, Pod, end, seconds_of
+from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer
+from tests.pipeline.platforms.training_jobs.kubelet import PODS, Controller, Pod, end, seconds_of
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_TICK_SECONDS = 0.2
 _PREFIX = "training.kubeflow.org/"
 
 
@@ -45,8 +39,15 @@ class _Job:
     # Whether a pod was restarted and not all have run since.
     restarting: bool = False
 
+    @property
+    def all_pods(self) -> list[Pod]:
+        return list(self.pods.values())
 
-class Operator:
+    def pod(self, kind: str, index: int) -> Pod:
+        return self.pods[kind, index]
+
+
+class Operator(Controller):
     """Runs the TFJobs of an API server.
 
     Args:
@@ -57,97 +58,39 @@ class Operator:
     def __init__(
         self, server: ApiServer, folder: Path, argv: Optional[Callable[[str, int, int], list[str]]] = None
     ) -> None:
-        self._server, self._folder, self._argv = server, folder, argv
-        folder.mkdir(parents=True, exist_ok=True)
-        self._jobs: dict[str, _Job] = {}
-        self._over = threading.Event()
-        self._lock = threading.Lock()
+        super().__init__(server, folder, "tensorflow", _JOBS)
+        self._argv = argv
         self.pending = False
         # Types of pods that fit on no node.
         self.unscheduled: set[str] = set()
-        self.started: list[str] = []
-        self._kubelet = Kubelet(
-            server, "tensorflow", lambda: [pod for job in list(self._jobs.values()) for pod in list(job.pods.values())]
-        )
-        self._thread = threading.Thread(target=self._work, name="operator", daemon=True)
-
-    def __enter__(self) -> Operator:
-        self._kubelet.__enter__()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-        for job in self._jobs.values():
-            for pod in job.pods.values():
-                end(pod.process, signal.SIGKILL)
-        for listed in (_JOBS, PODS):
-            for each in self._server.ask("GET", listed)["items"]:
-                path = f"{listed}/{each['metadata']['name']}"
-                self._kubelet.delete(path)
-                if listed == _JOBS and each["metadata"].get("finalizers"):
-                    self._server.collect(path)
-        self._kubelet.__exit__()
-
-    def kill(self, kind: str, index: int) -> None:
-        """Kills all processes of a running pod, as a failed node would."""
-        with self._lock:
-            (job,) = (job for job in self._jobs.values() if not job.ended)
-            end(job.pods[kind, index].process, signal.SIGKILL)
 
     def has_ended(self, kind: str, index: int) -> bool:
         with self._lock:
-            (job,) = (job for job in self._jobs.values() if not job.ended)
-            return job.pods[kind, index].process.poll() == 0
-
-    def _work(self) -> None:
-        while not self._over.wait(_TICK_SECONDS):
-            # The server may be down: the operator waits for it.
-            with contextlib.suppress(RefusedError, OSError), self._lock:
-                self._look()
+            return self._running().pod(kind, index).process.poll() == 0
 
     def _look(self) -> None:
         for each in self._server.ask("GET", _CONFIG_MAPS)["items"]:
             # As the garbage collector does after a foreground deletion: they own nothing.
             if "deletionTimestamp" in each["metadata"]:
                 self._server.collect(f"{_CONFIG_MAPS}/{each['metadata']['name']}")
-        there = {job["metadata"]["name"]: job for job in self._server.ask("GET", _JOBS)["items"]}
-        for name, known in list(self._jobs.items()):
-            gone = name not in there or there[name]["metadata"]["uid"] != known.uid
-            if gone and self._collect(known):
-                del self._jobs[name]
-        for name, job in there.items():
-            if "deletionTimestamp" in job["metadata"]:
-                # As the garbage collector does: pods first. The operator starts no more of them.
-                if name not in self._jobs or self._collect(self._jobs[name]):
-                    self._server.collect(f"{_JOBS}/{name}")
-                    self._jobs.pop(name, None)
-                continue
-            if name not in self._jobs:
+        for name, job in self._living(_JOBS).items():
+            if name not in self._known:
                 specs = job["spec"]["tfReplicaSpecs"]
                 ports = {kind.lower(): free_ports(spec["replicas"]) for kind, spec in specs.items()}
-                self._jobs[name] = _Job(name, job["metadata"]["uid"], ports)
+                self._known[name] = _Job(name, job["metadata"]["uid"], ports)
                 self._say(name, "Created", "it is created")
-            if self._jobs[name].uid == job["metadata"]["uid"] and not self._jobs[name].ended:
+            if self._known[name].uid == job["metadata"]["uid"] and not self._known[name].ended:
                 self._reconcile(name, job)
 
     def _collect(self, job: _Job) -> bool:
-        """Ends the pods of a deleted TFJob; returns whether they are gone."""
-        for key, pod in list(job.pods.items()):
-            if pod.process.poll() is None:
-                end(pod.process, signal.SIGTERM)
-                continue
-            self._kubelet.report(pod)
-            self._kubelet.delete(f"{PODS}/{pod.name}")
-            del job.pods[key]
+        job.pods = {key: pod for key, pod in job.pods.items() if self._stays(pod)}
         while job.unscheduled:
             kind, index = job.unscheduled.pop()
             self._kubelet.delete(f"{PODS}/{job.name}-{kind}-{index}")
         return not job.pods
 
     def _reconcile(self, name: str, job: dict[str, Any]) -> None:
-        known, spec = self._jobs[name], job["spec"]
+        known, spec = self._known[name], job["spec"]
         for kind, replicas in spec["tfReplicaSpecs"].items():
             for index in range(replicas["replicas"]):
                 key = (kind.lower(), index)
@@ -184,47 +127,32 @@ class Operator:
             self._finish(known, spec, "Failed", what)
 
     def _start(self, name: str, job: dict[str, Any], kind: str, index: int) -> None:
-        ports, low = self._jobs[name].ports, kind.lower()
+        ports, low = self._known[name].ports, kind.lower()
         cluster = {each: [f"localhost:{p}" for p in listed] for each, listed in ports.items() if each != "evaluator"}
         config = {"cluster": cluster, "task": {"type": low, "index": index}, "environment": "cloud"}
         template = job["spec"]["tfReplicaSpecs"][kind]["template"]
         container, pod_name = template["spec"]["containers"][0], f"{name}-{low}-{index}"
         labels = {f"{_PREFIX}job-name": name, f"{_PREFIX}replica-type": low, f"{_PREFIX}replica-index": str(index)}
-        owner = {each: job[each] for each in ("apiVersion", "kind")}
-        owner |= {each: job["metadata"][each] for each in ("name", "uid")}
-        owner |= {"controller": True, "blockOwnerDeletion": True}
-        waiting = self._jobs[name].unscheduled
+        waiting = self._known[name].unscheduled
         if (low, index) not in waiting:
-            metadata = {"name": pod_name, "labels": labels, "ownerReferences": [owner]}
-            # No provisioner binds its volume claims here.
-            containers = [{"name": container["name"], "image": container["image"]}]
-            spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": containers}
-            made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-            self._server.ask("POST", PODS, made)
+            self._create(job, container, name=pod_name, labels=labels)
             waiting.add((low, index))
         if low in self.unscheduled:
             return
         self._kubelet.bind(pod_name)
         waiting.remove((low, index))
-        number = sum(each == pod_name for each in self.started)
+        number = self.started.count(pod_name)
         self.started.append(pod_name)
         own = {each["name"]: each["value"] for each in container.get("env", ())}
         argv = self._argv(low, index, number) if self._argv else None
         argv = argv or [
             sys.executable if each == "python" else each for each in (*container["command"], *container.get("args", ()))
         ]
-        stem = self._folder / f"{pod_name}.{uuid.uuid4().hex[:6]}"
-        log, message = stem.with_suffix(".log"), stem.with_suffix(".message")
-        environment = {**os.environ, **own, "TFX_ESTIMATOR_TERMINATION_LOG": str(message)}
         if sum(map(len, ports.values())) > 1:
-            environment["TF_CONFIG"] = json.dumps(config)
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
-            )
-        pod = Pod(pod_name, process, log, message)
+            own["TF_CONFIG"] = json.dumps(config)
+        pod = self._run(pod_name, argv, own)
         # First, since the server may be down by now.
-        self._jobs[name].pods[low, index] = pod
+        self._known[name].pods[low, index] = pod
         self._kubelet.runs(pod)
 
     def _finish(self, known: _Job, spec: dict[str, Any], state: str, what: str) -> None:

@@ -24,8 +24,6 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
 
-pytestmark = pytest.mark.unit
-
 
 def compile_it(tmp_path, source: str, *overrides: str, output: str = "out.yaml") -> tuple[dict, dict]:
     """Compiles with the command line; returns the ConfigMap and the TFJob."""
@@ -166,15 +164,13 @@ def test_a_lone_chief_may_keep_everything_in_a_bucket(tmp_path):
         load("digits", (*alone, two), "tfjob")
 
 
-def test_the_declaration_is_not_overwritten(tmp_path, monkeypatch, capsys):
+def test_the_declaration_is_not_overwritten(tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     text = "name: mine\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
     (tmp_path / "mine.yaml").write_text(text + "trainer: {model: mnist_cnn, train_steps: 5000}\n")
     compiles = ["compile", "mine.yaml", "--target", "tfjob", *words(*OF_TFJOB)]
-    assert main([*compiles, "--force", "--output", "mine.yaml"]) == 2
-    assert "mine.yaml is the declaration itself" in capsys.readouterr().err
+    assert "mine.yaml is the declaration itself" in cli(*compiles, "--force", "--output", "mine.yaml", code=2).err
     # Not even by default, although it has the name of its pipeline.
-    assert main(compiles) == 0
-    assert "wrote mine-tfjob.yaml: mine for tfjob" in capsys.readouterr().out
+    assert "wrote mine-tfjob.yaml: mine for tfjob" in cli(*compiles).out
     assert "kind: TFJob" in (tmp_path / "mine-tfjob.yaml").read_text()
     assert (tmp_path / "mine.yaml").read_text().startswith(text)

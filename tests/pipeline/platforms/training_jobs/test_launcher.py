@@ -173,17 +173,16 @@ def test_a_job_stuck_in_restarting_ends_with_the_final_failure(server, tmp_path,
 
 
 @pytest.mark.long
-def test_a_pod_without_a_termination_message_is_reported_by_its_log(server, tmp_path):
-    fails = shell("echo first; echo ModuleNotFoundError: No module named networks; exit 1")
-    operator = Operator(server, tmp_path / "pods", lambda *_: fails)
-    with operator, pytest.raises(errors.TaskFailedError, match="No module named networks"):
-        launcher(tmp_path).run()
-
-
-@pytest.mark.long
-def test_a_pod_that_is_killed_repeatedly_fails_the_job(server, tmp_path):
-    operator = Operator(server, tmp_path / "pods", lambda *_: shell("kill -9 $$"))
-    with operator, pytest.raises(errors.TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("echo first; echo ModuleNotFoundError: No module named networks; exit 1", "No module named networks"),
+        ("kill -9 $$", r"backoff_limit.*was killed by SIGKILL"),
+    ],
+)
+def test_a_pod_without_a_termination_message_is_reported_by_its_log_or_signal(server, tmp_path, text, message):
+    operator = Operator(server, tmp_path / "pods", lambda *_: shell(text))
+    with operator, pytest.raises(errors.TaskFailedError, match=message):
         launcher(tmp_path, "deploy.tfjob.backoff_limit=1").run()
 
 

@@ -24,8 +24,6 @@ from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
 from tfx_estimator.pipeline.platforms.training_jobs.pods import Pods
 from tfx_estimator.pipeline.platforms.training_jobs.progress import Progress
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def pods(tmp_path: Path):

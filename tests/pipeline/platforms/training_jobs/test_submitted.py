@@ -23,7 +23,6 @@ from tests.pipeline.platforms.training_jobs.operator import Operator
 from tests.pipeline.platforms.training_jobs.proxy import proxied
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.training_jobs import following
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
@@ -33,13 +32,16 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-SOURCE = ["digits", "--target", "tfjob"]
-SOURCE += words(
-    f"deploy.image={IMAGE}",
-    "deploy.pipeline_root=/mnt/work/runs",
-    "deploy.volumes=[{claim: work, path: /mnt/work}]",
-    f"deploy.tfjob.namespace={NAMESPACE}",
-)
+
+
+def source_of(target: str) -> list[str]:
+    """Returns the words that name digits on a target, in the server's namespace."""
+    places = ("deploy.pipeline_root=/mnt/work/runs", "deploy.volumes=[{claim: work, path: /mnt/work}]")
+    declared = (f"deploy.image={IMAGE}", *places, f"deploy.{target}.namespace={NAMESPACE}")
+    return ["digits", "--target", target, *words(*declared)]
+
+
+SOURCE = source_of("tfjob")
 # A chief that runs until it is released.
 WORKS = """
 import os, sys, time
@@ -57,22 +59,20 @@ def hurried(monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_it_is_created_once_followed_through_a_cut_connection_and_restarted(server, tmp_path, monkeypatch, capsys):
+def test_it_is_created_once_followed_through_a_cut_connection_and_restarted(server, tmp_path, monkeypatch, cli):
     done = tmp_path / "done"
     with (
         proxied(server, tmp_path, monkeypatch) as proxy,
         Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, str(done)]) as operator,
     ):
-        assert main(["submit", *SOURCE, "--yes"]) == 0
-        out = capsys.readouterr().out
+        out = cli("submit", *SOURCE, "--yes").out
         assert f"address: https://127.0.0.1:{proxy.port}/apis/kubeflow.org/v1/namespaces/default/tfjobs/digits" in out
         ours = config_map_of(server)["metadata"]
         job = Kube().read("digits")
-        assert job
         assert [each["uid"] for each in ours["ownerReferences"]] == [job["metadata"]["uid"]]
         # Another declaration of this name is not started next to it.
-        assert main(["submit", *SOURCE, "--yes", "--set", "trainer.train_steps=7"]) == 6
-        assert "another submission of this pipeline is running" in capsys.readouterr().err
+        err = cli("submit", *SOURCE, "--yes", "--set", "trainer.train_steps=7", code=6).err
+        assert "another submission of this pipeline is running" in err
 
         def interfere() -> None:
             time.sleep(1.5)
@@ -82,44 +82,40 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_restarted(serv
 
         thread = threading.Thread(target=interfere)
         thread.start()
-        assert main(["submit", *SOURCE, "--yes", "--follow"]) == 0
+        out, err = cli("submit", *SOURCE, "--yes", "--follow")
         thread.join()
-        out, err = capsys.readouterr()
         assert "the same job exists" in out
         assert "    Trainer at step 100\n" in out
         assert out.endswith("digits: Succeeded\n")
         assert "Traceback" not in err
-        assert main(["submit", *SOURCE, "--yes"]) == 0
+        cli("submit", *SOURCE, "--yes")
         assert operator.started == ["digits-chief-0"]
-        assert main(["submit", *SOURCE, "--yes", "--again", "--follow"]) == 0
+        cli("submit", *SOURCE, "--yes", "--again", "--follow")
         assert operator.started == ["digits-chief-0"] * 2
         # A garbage collector, which is missing here, would keep objects with an owner.
         owned = server.ask("GET", f"{CONFIG_MAPS}/{ours['name']}")
         again = Kube().read("digits")
-        assert again
         assert [each["uid"] for each in owned["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
 
 
 # As of a TrainJob, in test_trainjob.py.
 @pytest.mark.long
-def test_a_failed_chief_is_reported_with_its_own_error_and_restarted(server, tmp_path, capsys):
+def test_a_failed_chief_is_reported_with_its_own_error_and_restarted(server, tmp_path, cli):
     code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
     with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", code]) as operator:
         for tries in (1, 2):
-            assert main(["submit", *SOURCE, "--yes", "--follow"]) == 5
-            err = capsys.readouterr().err
+            err = cli("submit", *SOURCE, "--yes", "--follow", code=5).err
             assert "ended with exit code 5; its log ends with:" in err
             assert "the loss is NaN from step 30 on" in err
             assert "submitted/digits/logs/digits-chief-0." in err
             assert len(operator.started) == tries
 
 
-def test_a_chief_that_is_killed_each_time_is_ended_past_the_limit(server, tmp_path, capsys):
+def test_a_chief_that_is_killed_each_time_is_ended_past_the_limit(server, tmp_path, cli):
     shell = ["sh", "-c", "echo step 30; sleep 1; kill -9 $$"]
     limit = ["--set", "trainer.distribution.max_restarts=2"]
     with Operator(server, tmp_path / "pods", lambda *_: shell) as operator:
-        assert main(["submit", *SOURCE, *limit, "--yes", "--follow"]) == 5
-        out, err = capsys.readouterr()
+        out, err = cli("submit", *SOURCE, *limit, "--yes", "--follow", code=5)
         assert "was not started again (deploy.tfjob.backoff_limit): the pod digits-chief-0 was killed by SIGKILL" in err
         assert err.count("warning: chief-0 was killed by SIGKILL; its pod") == 3
         assert "the operator did not end the TFJob, and it is deleted" in err
@@ -128,7 +124,7 @@ def test_a_chief_that_is_killed_each_time_is_ended_past_the_limit(server, tmp_pa
     assert "step 30" in out
 
 
-def test_the_reason_why_pods_wait_is_reported_and_the_wait_has_a_deadline(server, tmp_path, monkeypatch, capsys):
+def test_the_reason_why_pods_wait_is_reported_and_the_wait_has_a_deadline(server, tmp_path, monkeypatch, cli):
     monkeypatch.setattr(following, "_NOTICE_SECONDS", 1.0)
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: 3 Too few cpu"}
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/digits-chief-0/status"
@@ -143,9 +139,8 @@ def test_the_reason_why_pods_wait_is_reported_and_the_wait_has_a_deadline(server
         operator.unscheduled = {"chief"}
         scheduling = beside.submit(wait_until, schedule, "a chief's pod to be scheduled", 60, every=0.2)
         timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
-        assert main(["submit", *SOURCE, *timeout, "--yes", "--follow"]) == 5
+        err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=5).err
         assert scheduling.result()
-        err = capsys.readouterr().err
         assert err.count("warning: waiting for pods: chief-0 Unschedulable: 0/3 nodes: 3 Too few cpu\n") == 1
         assert re.search(r"did not start for \d+ s: chief-0 Unschedulable", err)
         wait_for_none()
@@ -155,34 +150,31 @@ def wait_for_none() -> None:
     wait_until(lambda: not Kube(namespace=NAMESPACE).read("digits"), "the end of the deleted TFJob", every=0.1)
 
 
-def test_an_interrupted_watch_leaves_the_job_which_may_be_cancelled(server, tmp_path, capsys):
+def test_an_interrupted_watch_leaves_the_job_which_may_be_cancelled(server, tmp_path, cli):
     with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, "/nowhere"]):
         timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
-        assert main(["submit", *SOURCE, "--yes", "--follow"]) == 130
+        assert "the job digits continues" in cli("submit", *SOURCE, "--yes", "--follow", code=130).err
         timer.join()
-        assert "the job digits continues" in capsys.readouterr().err
         assert Kube().read("digits")
-        assert main(["submit", "--cancel", "submitted/digits"]) == 0
+        cli("submit", "--cancel", "submitted/digits")
         wait_for_none()
-        assert main(["submit", "--attach", "submitted/digits"]) == 6
-        assert "is gone, and its result" in capsys.readouterr().err
+        assert "is gone, and its result" in cli("submit", "--attach", "submitted/digits", code=6).err
 
 
-def test_an_unreachable_or_unknown_cluster_is_reported(server, monkeypatch, capsys, tmp_path):
+def test_an_unreachable_or_unknown_cluster_is_reported(server, monkeypatch, cli, tmp_path):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(follow, "START_SECONDS", 0.3)
     (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(f":{server.port}", ":9"))
-    assert main(["submit", *SOURCE, "--yes"]) == 6
-    err = capsys.readouterr().err
+    err = cli("submit", *SOURCE, "--yes", code=6).err
     assert "has not answered" in err
     assert "Traceback" not in err
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
-    assert main(["submit", *SOURCE, "--yes"]) == 6
+    cli("submit", *SOURCE, "--yes", code=6)
 
 
 @pytest.fixture
-def start(server, tmp_path, monkeypatch, capsys) -> Callable[..., str]:
+def start(server, tmp_path, monkeypatch, cli) -> Callable[..., str]:
     """Compiles and runs the commands that `compile` prints; returns kubectl's output."""
     if not shutil.which("kubectl"):
         pytest.skip("needs kubectl")
@@ -190,9 +182,8 @@ def start(server, tmp_path, monkeypatch, capsys) -> Callable[..., str]:
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*overrides: str, only_apply: bool = False) -> str:
-        assert main(["compile", *SOURCE, "--output", "job.yaml", "--force", *words(*overrides)]) == 0
-        found = re.search(r"start it.*?: (kubectl .*)", capsys.readouterr().out)
-        assert found
+        out = cli("compile", *SOURCE, "--output", "job.yaml", "--force", *words(*overrides)).out
+        found = re.search(r"start it.*?: (kubectl .*)", out)
         command = found[1].split(" && ")[-1] if only_apply else found[1]
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -174,7 +174,7 @@ class Run:
 
     def step(self) -> int:
         logs = self.work.glob("digits-tfjob/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
-        return max((step for path in logs for step in _steps(path)), default=-1)
+        return max(steps_of(*logs), default=-1)
 
     def until(self, done: Callable[[], bool], what: str) -> None:
         """Waits for a named condition while the run is alive."""
@@ -188,8 +188,10 @@ class Run:
         wait_until(is_done, lambda: f"{what}: {self.stderr}", 300, every=0.1)
 
 
-def _steps(path: Path) -> list[int]:
-    return [each["step"] for each in ProgressReader(str(path)).read() if each["event"] is Event.STEP]
+def steps_of(*files: object) -> list[int]:
+    """Returns the reported steps, in order of time."""
+    heard = [each for path in files for each in ProgressReader(str(path)).read() if each["event"] is Event.STEP]
+    return [each["step"] for each in sorted(heard, key=lambda each: each["time"])]
 
 
 def _check(results: dict, run: Run) -> None:
@@ -224,7 +226,7 @@ def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_pa
     (restart,) = results["restarts"]
     died_at = re.match(r"worker-0 was killed by SIGKILL at step (\d+); ", restart)
     # From a checkpoint of the first chief, whose last report may be of the same step.
-    first, second = map(_steps, sorted(run.work.glob("**/model_run/*/logs/chief-0.*.progress.jsonl")))
+    first, second = map(steps_of, sorted(run.work.glob("**/model_run/*/logs/chief-0.*.progress.jsonl")))
     assert second[0] % 50 == 0 < second[0] <= max(first) == int(died_at[1])
     assert training["lost_steps"] == max(first) - second[0]
     names = [path.name for path in Path(run.work).glob("**/model_run/*/logs/pods/*.log")]
@@ -298,20 +300,25 @@ def _check_run_fn(results: dict, work: Path) -> None:
         assert f"Epoch {STEPS // 20}/{STEPS // 20}" in log.read_text()
 
 
-def _compile(folder: Path, declaration: str, *overrides: str) -> tuple[dict, list[str]]:
+def compiled(folder: Path, declaration: str, target: str, *overrides: str) -> tuple[list[dict], list[str]]:
     """Compiles for pods that see the work folder.
 
     Returns:
-        The TFJob and its pods' command; the ConfigMap is mounted, and the project is deleted.
+        The objects and the pods' command; the ConfigMap is mounted, and the project is deleted.
     """
-    (folder / "work").mkdir()
+    (folder / "work").mkdir(exist_ok=True)
     project = write_project(folder / "project", declaration)
-    overrides_of_all = (f"deploy.pipeline_root={folder / 'work'}", "deploy.tfjob.train=false", *overrides)
-    command = ["compile", str(project / "mine.yaml"), "--target", "tfjob", "--output", str(folder / "out.yaml")]
+    overrides_of_all = (f"deploy.pipeline_root={folder / 'work'}", f"deploy.{target}.train=false", *overrides)
+    command = ["compile", str(project / "mine.yaml"), "--target", target, "--output", str(folder / "out.yaml")]
     assert main([*command, *words(*overrides_of_all)]) == 0
     shutil.rmtree(project)
-    config_map, job = yaml.safe_load_all((folder / "out.yaml").read_text())
-    return job, in_pods(config_map, job, folder / "etc")
+    config_map, *objects = yaml.safe_load_all((folder / "out.yaml").read_text())
+    return objects, in_pods(config_map, objects[0], folder / "etc")
+
+
+def summary_of(folder: Path) -> dict:
+    """Returns the summary of the last run of a compiled pipeline."""
+    return json.loads(sorted(folder.glob("work/digits-tfjob/logs/*/summary.json"))[-1].read_text())
 
 
 def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[], None] = lambda: None) -> dict:
@@ -323,7 +330,6 @@ def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[]
 
     def has_succeeded() -> bool:
         there = Kube().read(job["metadata"]["name"])
-        assert there
         conditions = {each["type"] for each in there.get("status", {}).get("conditions", ())}
         assert "Failed" not in conditions, logs()
         if "Succeeded" not in conditions:
@@ -331,13 +337,13 @@ def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[]
         return "Succeeded" in conditions
 
     wait_until(has_succeeded, lambda: f"the TFJob's success: {logs()}", 600, every=0.5)
-    return json.loads(sorted(folder.glob("work/digits-tfjob/logs/*/summary.json"))[-1].read_text())
+    return summary_of(folder)
 
 
 def test_the_compiled_tfjob_runs_the_pipeline_in_its_pods(server, tmp_path):
     text = DECLARATION.format(model="mnist_cnn", steps=100, image=IMAGE, folder=tmp_path / "work")
     # So few steps make no good model.
-    job, argv = _compile(tmp_path, text, "evaluator.min_accuracy=0.2")
+    (job,), argv = compiled(tmp_path, text, "tfjob", "evaluator.min_accuracy=0.2")
     killed = threading.Event()
     with Operator(server, tmp_path / "pods", lambda *_: argv) as operator:
 
@@ -355,7 +361,7 @@ def test_the_compiled_tfjob_runs_the_pipeline_in_its_pods(server, tmp_path):
 
 def test_the_compiled_tfjob_trains_with_a_run_fn_from_its_config_map(server, tmp_path):
     text = RUN_FN_DECLARATION.format(steps=STEPS, image=IMAGE, folder=tmp_path / "work")
-    job, argv = _compile(tmp_path, text)
+    (job,), argv = compiled(tmp_path, text, "tfjob")
     with Operator(server, tmp_path / "pods", lambda *_: argv) as operator:
         summary = _run_compiled(operator, job, tmp_path)
         assert sorted(operator.started) == ["digits-tfjob-chief-0", "digits-tfjob-worker-0"]

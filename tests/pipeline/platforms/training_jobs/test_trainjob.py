@@ -26,13 +26,12 @@ from tests.pipeline.platforms.training_jobs.controllers import (
     expanded,
 )
 from tests.pipeline.platforms.training_jobs.test_launcher import LEAVES, launcher, shell, trains
-from tests.pipeline.runners.deployed import IMAGE, OF_TRAINJOB, words
+from tests.pipeline.platforms.training_jobs.test_submitted import hurried, source_of  # noqa: F401
+from tests.pipeline.runners.deployed import OF_TRAINJOB, words
 from tests.waiting import wait_until
-from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.cluster import tf_config
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.training_jobs import following
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME
@@ -44,22 +43,8 @@ KINDS = ("TrainJob", "JobSet")
 # A TrainJob consists of a JobSet: waiting for one shows the behaviour of the other.
 WAITING = ("TrainJob", pytest.param("JobSet", marks=pytest.mark.long))
 PLACES = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS}
-SOURCE = ["digits", "--target", "trainjob"]
-SOURCE += words(
-    f"deploy.image={IMAGE}",
-    "deploy.pipeline_root=/mnt/work/runs",
-    "deploy.volumes=[{claim: work, path: /mnt/work}]",
-    f"deploy.trainjob.namespace={NAMESPACE}",
-)
+SOURCE = source_of("trainjob")
 TWO = words("trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
-
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch, tmp_path) -> None:
-    """Shortens waits, and uses the test's own folder."""
-    monkeypatch.setattr(follow, "POLL_SECONDS", 0.2)
-    monkeypatch.setattr(follow, "_FIRST_WAIT", 0.1)
-    monkeypatch.chdir(tmp_path)
 
 
 def of_kind(kind: str) -> list[str]:
@@ -137,12 +122,12 @@ def test_a_lone_chief_has_no_tf_config_and_names_fit():
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_a_job_is_created_once_followed_found_again_and_cancelled(server, tmp_path, capsys, kind):
+def test_a_job_is_created_once_followed_found_again_and_cancelled(server, tmp_path, cli, kind):
     done, works = tmp_path / "done", "import os, sys, time\nprint('Trainer at step 100', flush=True)\n"
     works += "while not os.path.exists(sys.argv[1]): time.sleep(0.05)\n"
     source = [*SOURCE, *of_kind(kind)]
     with Controllers(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", works, str(done)]) as cluster:
-        assert main(["submit", *source, "--yes"]) == 0
+        cli("submit", *source, "--yes")
         (job,) = read(server, kind)
         assert json.loads((tmp_path / "submitted/digits/submission.json").read_text())["kind"] == kind
         # The objects it owns are deleted with it.
@@ -154,44 +139,40 @@ def test_a_job_is_created_once_followed_found_again_and_cancelled(server, tmp_pa
             if [owner["uid"] for owner in each["metadata"].get("ownerReferences", ())] == [job["metadata"]["uid"]]
         ]
         assert len(owned) == 1 + (kind == "TrainJob")
-        assert main(["submit", *source, "--yes", "--set", "trainer.train_steps=7"]) == 6
-        assert "another submission of this pipeline is running" in capsys.readouterr().err
+        err = cli("submit", *source, "--yes", "--set", "trainer.train_steps=7", code=6).err
+        assert "another submission of this pipeline is running" in err
         wait_until(lambda: cluster.started, "its pod", every=0.1)
         done.touch()
-        assert main(["submit", "--attach", "submitted/digits"]) == 0
-        out, err = capsys.readouterr()
+        out, err = cli("submit", "--attach", "submitted/digits")
         assert "    Trainer at step 100\n" in out
         assert "Traceback" not in err
-        assert main(["submit", *source, "--yes"]) == 0
-        assert "the same job exists" in capsys.readouterr().out
+        assert "the same job exists" in cli("submit", *source, "--yes").out
         assert cluster.started == ["digits-node-0-0"]
         done.unlink()
-        assert main(["submit", *source, "--yes", "--again"]) == 0
+        cli("submit", *source, "--yes", "--again")
         wait_until(lambda: len(cluster.started) == 2, "its pod", every=0.1)
-        assert main(["submit", "--cancel", "submitted/digits"]) == 0
+        cli("submit", "--cancel", "submitted/digits")
         wait_until(lambda: not read(server, kind), f"the {kind}'s end", every=0.1)
     forget(server)
 
 
-def test_a_cluster_without_the_kind_says_what_to_install(server, tmp_path, monkeypatch, capsys):
+def test_a_cluster_without_the_kind_says_what_to_install(server, tmp_path, monkeypatch, cli):
     kind = BY_NAME["TrainJob"]
     monkeypatch.setitem(BY_NAME, "TrainJob", type(kind)(**{**vars(kind), "version": "v9"}))
-    assert main(["submit", *SOURCE, "--yes"]) == 6
-    err = capsys.readouterr().err
+    err = cli("submit", *SOURCE, "--yes", code=6).err
     assert "has no TrainJobs" in err
     assert "deploy.trainjob.kind to JobSet" in err
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_a_users_error_ends_it_and_a_killed_pod_does_not(server, tmp_path, capsys, kind):
+def test_a_users_error_ends_it_and_a_killed_pod_does_not(server, tmp_path, cli, kind):
     code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
 
     def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
         return [sys.executable, "-c", code] if number == 2 else shell("kill -9 $$")
 
     with Controllers(server, tmp_path / "pods", argv) as cluster:
-        assert main(["submit", *SOURCE, *of_kind(kind), "--yes", "--follow"]) == 5
-        err = capsys.readouterr().err
+        err = cli("submit", *SOURCE, *of_kind(kind), "--yes", "--follow", code=5).err
         assert "the loss is NaN from step 30 on" in err
         assert err.count("warning: chief-0 was killed by SIGKILL; its pod") == 2
         assert cluster.started == ["digits-node-0-0"] * 3
@@ -203,13 +184,12 @@ def forget(server) -> None:
         server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{each['metadata']['name']}")
 
 
-def test_a_job_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys, monkeypatch):
+def test_a_job_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, cli, monkeypatch):
     # No reason for its end ever arrives.
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     limit = words("trainer.distribution.max_restarts=2")
     with Controllers(server, tmp_path / "pods", lambda *_: shell("echo step 30; kill -9 $$")) as cluster:
-        assert main(["submit", *SOURCE, *limit, "--yes", "--follow"]) == 5
-        err = capsys.readouterr().err
+        err = cli("submit", *SOURCE, *limit, "--yes", "--follow", code=5).err
         assert "(see deploy.trainjob.backoff_limit and active_deadline_seconds)" in err
         assert "the last pod that had failed before: the pod digits-node-0-0-" in err
         assert len(cluster.started) == 3
@@ -304,12 +284,11 @@ def test_a_signal_deletes_it(server, tmp_path):
     assert (tmp_path / "asked").exists()
 
 
-def test_the_printed_kubectl_commands_match_the_compiled_objects(tmp_path, capsys):
+def test_the_printed_kubectl_commands_match_the_compiled_objects(tmp_path, cli):
     path = tmp_path / "out.yaml"
-    assert main(["compile", *SOURCE, *TWO, "--output", str(path)]) == 0
+    stdout = cli("compile", *SOURCE, *TWO, "--output", str(path)).out
     kinds = [each["kind"] for each in yaml.safe_load_all(path.read_text())]
     assert kinds == ["ConfigMap", "TrainingRuntime", "TrainJob"]
-    stdout = capsys.readouterr().out
     for each in ("delete trainjobs digits", "delete configmaps", "delete trainingruntimes --selector"):
         assert each in stdout
     assert "logs --follow --tail=-1 --selector jobset.sigs.k8s.io/jobset-name=digits" in stdout

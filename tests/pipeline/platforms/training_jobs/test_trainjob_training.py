@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import glob
 import itertools
-import json
-import os
-import shutil
 from pathlib import Path
-from typing import Optional
 
 import pytest
-import yaml
 
-from tests.pipeline.platforms.training_jobs.cluster import in_pods
 from tests.pipeline.platforms.training_jobs.controllers import Controllers
 from tests.pipeline.platforms.training_jobs.networks import Networks
-from tests.pipeline.platforms.training_jobs.test_training import _DATA, Run, write_project
+from tests.pipeline.platforms.training_jobs.test_training import _DATA, Run, compiled, steps_of, summary_of
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
-from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME, end_of
 
@@ -47,15 +39,12 @@ SERVERS = "{train: {strategy: parameter_server, workers: 2, ps: 1}, evaluator: t
 
 
 def _declared(folder: Path, kind: str, distribution: str, model: str = "networks_of_mine:small") -> str:
-    (folder / "work").mkdir(exist_ok=True)
     return DECLARATION.format(model=model, kind=kind, distribution=distribution, folder=folder / "work")
 
 
 def _steps(folder: Path) -> list[int]:
     """Returns the steps that the chief has reported, in order of time."""
-    files = glob.glob(f"{folder}/work/*/artifacts/Trainer/**/logs/chief-0.*.progress.jsonl", recursive=True)
-    heard = [each for path in files for each in ProgressReader(path).read() if each["event"] is Event.STEP]
-    return [each["step"] for each in sorted(heard, key=lambda each: each["time"])]
+    return steps_of(*glob.glob(f"{folder}/work/*/artifacts/Trainer/**/logs/chief-0.*.progress.jsonl", recursive=True))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +57,7 @@ def _steps(folder: Path) -> list[int]:
     ],
 )
 def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind, distribution, killed):
-    project = write_project(tmp_path / "project", _declared(tmp_path, kind, distribution))
-    file = tmp_path / "out.yaml"
-    assert main(["compile", str(project / "mine.yaml"), "--target", "trainjob", "--output", str(file)]) == 0
-    shutil.rmtree(project)
-    config_map, *runtime, job = yaml.safe_load_all(file.read_text())
-    argv = in_pods(config_map, (runtime or [job])[0], tmp_path / "etc")
+    (*runtime, job), argv = compiled(tmp_path, _declared(tmp_path, kind, distribution), "trainjob")
     kube, done = Kube(kind=BY_NAME[kind]), Path(tmp_path / "killed")
     with (
         Networks(tmp_path) as networks,
@@ -97,7 +81,7 @@ def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind,
         assert len({*cluster.addresses}) == len(cluster.started)
         pods = 2 if distribution == TWO_WORKERS else 4
         assert len(cluster.started) == pods if killed is None else len(cluster.started) > pods
-    summary = json.loads(sorted(tmp_path.glob("work/digits-tfjob/logs/*/summary.json"))[-1].read_text())
+    summary = summary_of(tmp_path)
     # Asynchronous workers finish their current step.
     training = summary["training"]
     assert training["last_step"] - training["extra_steps"] == STEPS
@@ -113,12 +97,8 @@ def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind,
 
 
 def test_a_users_error_ends_it_and_is_not_retried(server, tmp_path):
-    project = write_project(tmp_path / "project", _declared(tmp_path, "JobSet", TWO_WORKERS, "networks_of_mine:broken"))
-    file = tmp_path / "out.yaml"
-    arguments = ["compile", str(project / "mine.yaml"), "--target", "trainjob", "--output", str(file)]
-    assert main(arguments) == 0
-    config_map, job = yaml.safe_load_all(file.read_text())
-    argv = in_pods(config_map, job, tmp_path / "etc")
+    text = _declared(tmp_path, "JobSet", TWO_WORKERS, "networks_of_mine:broken")
+    (job,), argv = compiled(tmp_path, text, "trainjob")
     kube = Kube(kind=BY_NAME["JobSet"])
     with Networks(tmp_path) as networks, Controllers(server, tmp_path / "pods", lambda *_: argv, networks) as cluster:
         kube.create(job)
@@ -133,15 +113,13 @@ def test_a_users_error_ends_it_and_is_not_retried(server, tmp_path):
 def test_run_trains_in_a_train_job_and_resumes_after_a_killed_worker(server, tmp_path):
     text = _declared(tmp_path, "TrainJob", TWO_WORKERS).replace("{kind: TrainJob}", "{train: true}")
     braces = text.replace("{", "{{").replace("}", "}}")
-    killed: Optional[int] = None
     with (
         Networks(tmp_path) as networks,
         Controllers(server, tmp_path / "pods", networks=networks) as cluster,
         Run(tmp_path, server.kubeconfig, braces) as run,
     ):
         run.until(lambda: max(_steps(tmp_path), default=0) >= 60, "step 60")
-        killed = 1
-        cluster.kill("node", killed)
+        cluster.kill("node", 1)
         results = run.summary()
         assert len(cluster.started) == 4
     assert run.process.returncode == 0, run.stderr
@@ -150,4 +128,3 @@ def test_run_trains_in_a_train_job_and_resumes_after_a_killed_worker(server, tmp
     assert "worker-0 was killed by SIGKILL" in results["restarts"][0]
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
     assert "Traceback" not in run.stderr
-    assert os.path.isdir(run.work)

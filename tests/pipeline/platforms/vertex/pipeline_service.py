@@ -6,6 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import grpc
+from google.cloud.aiplatform_v1 import PipelineServiceClient
+from google.cloud.aiplatform_v1.services.pipeline_service.transports import PipelineServiceGrpcTransport
+from google.cloud.aiplatform_v1.types import PipelineJob, pipeline_service
+from google.protobuf import empty_pb2
+
 from tests.grpc_service import FakeService
 
 NOWHERE = "nowhere"
@@ -38,9 +44,6 @@ class PipelineService(FakeService):
         self.created = 0
         self.cancelled: list[str] = []
 
-        from google.cloud.aiplatform_v1.types import PipelineJob, pipeline_service
-        from google.protobuf import empty_pb2
-
         listed = pipeline_service.ListPipelineJobsRequest, pipeline_service.ListPipelineJobsResponse
         methods = {
             "CreatePipelineJob": (self._create, pipeline_service.CreatePipelineJobRequest, PipelineJob),
@@ -52,14 +55,9 @@ class PipelineService(FakeService):
 
     def client(self, region: str = NOWHERE, channel: Any = None) -> Any:
         """Returns Google's own client, over a channel; None makes a new channel."""
-        from google.cloud.aiplatform_v1 import PipelineServiceClient
-        from google.cloud.aiplatform_v1.services.pipeline_service.transports import PipelineServiceGrpcTransport
-
         return PipelineServiceClient(transport=PipelineServiceGrpcTransport(channel=channel or self.channel()))
 
     def _create(self, request: Any, context: Any) -> Any:
-        import grpc
-
         name = f"{request.parent}/pipelineJobs/{request.pipeline_job_id}"
         if not re.fullmatch(r"[a-z][-a-z0-9]{0,127}", request.pipeline_job_id):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "pipeline_job_id")
@@ -76,8 +74,6 @@ class PipelineService(FakeService):
         return job
 
     def _list(self, request: Any, context: Any) -> Any:
-        from google.cloud.aiplatform_v1.types import pipeline_service
-
         label, _, value = request.filter.removeprefix("labels.").partition("=")
         found = [job for job in self.jobs.values() if job.labels.get(label) == value]
         for job in found:
@@ -85,8 +81,6 @@ class PipelineService(FakeService):
         return pipeline_service.ListPipelineJobsResponse(pipeline_jobs=found)
 
     def _get(self, request: Any, context: Any) -> Any:
-        import grpc
-
         self.heard()
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if hasattr(grpc.StatusCode, state):
@@ -96,8 +90,6 @@ class PipelineService(FakeService):
         return self._go_on(self.jobs[request.name], state)
 
     def _cancel(self, request: Any, context: Any) -> Any:
-        from google.protobuf import empty_pb2
-
         self.cancelled.append(request.name)
         self.states = ["PIPELINE_STATE_CANCELLED"]
         return empty_pb2.Empty()

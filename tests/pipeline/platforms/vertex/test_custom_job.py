@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
 
 from tests.pipeline.platforms.vertex.vertex_ai import load_job
 from tests.pipeline.runners.deployed import IMAGE
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA, Plan, make_plan
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import variables
 from tfx_estimator.pipeline.platforms.vertex.replica import tf_config
-
-pytestmark = pytest.mark.unit
 
 CLUSTER = "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}"
 MACHINES = (
@@ -22,8 +22,6 @@ QUEUED = "deploy.vertex={machine: {machine_type: g2-standard-12, accelerator: NV
 
 
 def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
-    from google.cloud.aiplatform_v1.types import CustomJob
-
     plan = Plan.from_json(make_plan(load_job(CLUSTER, MACHINES)).to_json())
     job = CustomJob(plan.to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
     pools = job.job_spec.worker_pool_specs
@@ -58,8 +56,6 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
     ],
 )
 def test_there_is_no_empty_pool_and_each_replica_finds_its_role(distribution, roles):
-    from tfx_estimator.components.trainer.cluster.tf_config import resolve
-
     plan = make_plan(load_job(f"trainer.distribution={distribution}", "deploy.vertex={}"))
     assert tuple(plan.pools) == roles
     counts = {role: pool["replica_count"] for role, pool in plan.pools.items()}
@@ -71,7 +67,6 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_role(distribution, ro
         if len(roles) == 1:
             assert found is None
             continue
-        assert found is not None
         assert (found.task.type, found.task.index) == (role, 0)
         there = {kind: len(listed) for kind, listed in found.cluster.addresses.items()}
         assert there == {role: count for role, count in counts.items() if role != "evaluator"}
@@ -79,8 +74,6 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_role(distribution, ro
 
 @pytest.mark.parametrize("option", ["standard", "spot", "flex_start"])
 def test_the_request_names_the_scheduling_strategy(option):
-    from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
-
     machines = QUEUED if option == "flex_start" else MACHINES
     plan = make_plan(load_job(CLUSTER, machines, f"deploy.vertex.scheduling={option}"))
     job = CustomJob(Plan.from_json(plan.to_json()).to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))

@@ -24,8 +24,7 @@ from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex import service as vertex
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.pipeline.runners import compiling
 
 COMPILED = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
 RUNNING, SUCCEEDED, FAILED = (f"PIPELINE_STATE_{state}" for state in ("RUNNING", "SUCCEEDED", "FAILED"))
@@ -169,8 +168,6 @@ def submit(tmp_path, monkeypatch, capsys):
     """Runs the verb against a server; returns the exit code and the output."""
     monkeypatch.chdir(tmp_path)
     # Compiling has its own tests.
-    from tfx_estimator.pipeline.runners import compiling
-
     compiled = compiling.Compiled(COMPILED.read_text(), (), "gs://example-bucket/pipelines/digits/modules", "")
     monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: compiled)
 

@@ -20,8 +20,6 @@ from tfx_estimator.pipeline.platforms.vertex import call, executor
 from tfx_estimator.pipeline.platforms.vertex.custom_job import make_plan
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import VertexService
 
-pytestmark = pytest.mark.unit
-
 PARENT = "projects/example-project/locations/europe-west4"
 
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import grpc
+from google.cloud.aiplatform_v1 import JobServiceClient
+from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
+from google.cloud.aiplatform_v1.types import CustomJob, job_service
+from google.protobuf import empty_pb2
+
+from tests.artifacts import artifact
 from tests.grpc_service import FakeService
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import STEP_LABEL
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import VertexService
 
 
 def load_job(*overrides: str) -> Any:
@@ -17,9 +25,7 @@ def load_job(*overrides: str) -> Any:
 
 
 def measured() -> Any:
-    from tfx.types import standard_artifacts
-
-    made = standard_artifacts.ModelRun()
+    made = artifact("ModelRun")
     made.set_float_custom_property("last_step", 600.0)
     return made
 
@@ -40,10 +46,6 @@ class Server(FakeService):
         self.states, self.loses, self.busy, self.heard = list(states), loses, list(busy), heard
         self.created: list[Any] = []
         self.cancelled: list[str] = []
-
-        import grpc
-        from google.cloud.aiplatform_v1.types import CustomJob, job_service
-        from google.protobuf import empty_pb2
 
         def create(request: Any, context: Any) -> Any:
             if self.busy:
@@ -81,11 +83,6 @@ class Server(FakeService):
         super().__init__("google.cloud.aiplatform.v1.JobService", methods, workers=1)
 
     def service(self, project: str, region: str) -> Any:
-        from google.cloud.aiplatform_v1 import JobServiceClient
-        from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
-
-        from tfx_estimator.pipeline.platforms.vertex.custom_jobs import VertexService
-
         client = JobServiceClient(transport=JobServiceGrpcTransport(channel=self.channel()))
         return VertexService(client, project, region)
 
