@@ -34,6 +34,8 @@ LONG = "TFX_ESTIMATOR_LONG"
 RUN_MARK = "TFX_ESTIMATOR_TEST_RUN"
 # Tests that start processes.
 HEAVY_MARKS = ("e2e", "cluster", "faults", "equivalence")
+# Any other test is a unit test: it has no kind, and needs no deadline of its own.
+NO_UNIT_MARKS = (*HEAVY_MARKS, "golden", "timeout")
 # Helpers of multiprocessing, which run as long as the process that started them.
 HARMLESS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 GRACE_SECONDS = 5.0
@@ -52,7 +54,10 @@ _STDERR = pytest.StashKey[object]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects `long` tests unless the environment selects them; orders the tests of a worker of pytest-xdist."""
+    """Marks unit tests; deselects `long` ones unless the environment selects them; orders those of pytest-xdist."""
+    for item in items:
+        if not any(map(item.get_closest_marker, NO_UNIT_MARKS)):
+            item.add_marker("unit")
     long = [item for item in items if item.get_closest_marker("long")]
     if long and os.environ.get(LONG, "") in ("", "0"):
         config.hook.pytest_deselected(items=long)

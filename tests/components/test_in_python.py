@@ -14,8 +14,6 @@ from tfx_estimator import DeclarationError, Pusher, Trainer, Tuner
 from tfx_estimator.components.in_python import TUNER, reword
 from tfx_estimator.pipeline.base.errors import TaskStalledError
 
-pytestmark = pytest.mark.unit
-
 SERVING = {"filesystem": {"base_directory": "serving"}}
 
 

@@ -8,8 +8,6 @@ import tensorflow as tf
 from tfx_estimator.components.served_outputs import Output, Scores, choose_of_any, choose_scores, read_outputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-pytestmark = pytest.mark.unit
-
 FLOAT, STRING, INT = 1, 7, 9
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from sklearn.datasets import load_digits
 
 from tests.data.sizes import split_sizes
@@ -11,8 +10,6 @@ from tests.root import finish, start_python
 from tfx_estimator.data.digits import upscale
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
-
-pytestmark = pytest.mark.unit
 
 _PREPARE = """
 import sys

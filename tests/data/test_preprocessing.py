@@ -12,8 +12,6 @@ from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 from tfx_estimator.components.image_schema_gen.executor import image_schema
 from tfx_estimator.data.preprocessing import decode_images, encode_images, preprocessing_fn
 
-pytestmark = pytest.mark.unit
-
 
 def test_images_are_read_back_from_their_bytes():
     images = np.random.default_rng(0).integers(0, 256, (5, 4, 3, 2), dtype=np.uint8)

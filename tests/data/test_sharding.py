@@ -14,8 +14,6 @@ from tfx_estimator.data.digits import upscale
 from tfx_estimator.data.sharding import batch_sizes, own_files
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 
-pytestmark = pytest.mark.unit
-
 
 # One, and numbers that divide a batch of 24 or do not.
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ from tfx_estimator.components.example_validator.executor import Executor
 from tfx_estimator.components.image_schema_gen.executor import image_schema
 from tfx_estimator.pipeline.base.errors import DataValidationError
 
-pytestmark = pytest.mark.unit
-
 _IMAGE = bytes(784)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -13,8 +12,6 @@ from tfx_estimator.components.image_schema_gen.executor import Executor, image_s
 from tfx_estimator.components.tfds_example_gen.properties import write_properties
 from tfx_estimator.data.sources import SourceInfo
 from tfx_estimator.pipeline.config.data import Splits
-
-pytestmark = pytest.mark.unit
 
 
 def _run(folder, label_names) -> bytes:

@@ -19,8 +19,6 @@ from tests.folders import write_files
 from tfx_estimator import Pusher
 from tfx_estimator.pipeline.base import errors
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:

@@ -14,8 +14,6 @@ import pytest
 from tests.components.conftest import until_it_lives
 from tests.folders import contents, write_files
 
-pytestmark = pytest.mark.unit
-
 ADDRESS = "store://bucket/serving"
 FILES = {
     "saved_model.pb": b"graph",

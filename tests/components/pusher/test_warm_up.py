@@ -19,8 +19,6 @@ from tfx_estimator.data.encoded_images import decode_encoded
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.pipeline.base import errors
 
-pytestmark = pytest.mark.unit
-
 ADDRESS = "store://bucket/serving"
 SHAPE = (2, 3, 1)
 IMAGES = np.random.default_rng(1).integers(0, 256, (10, *SHAPE), np.uint8)

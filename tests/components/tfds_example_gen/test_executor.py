@@ -18,8 +18,6 @@ from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, Data
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
 
-pytestmark = pytest.mark.unit
-
 _SPLITS = {"train": "train[:2000]", "eval": "test[:300]"}
 
 

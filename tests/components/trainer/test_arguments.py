@@ -20,8 +20,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Distribution
 
-pytestmark = pytest.mark.unit
-
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 RUNTIME: dict[str, Any] = {

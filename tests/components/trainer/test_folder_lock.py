@@ -17,8 +17,6 @@ from tests.root import start_python
 from tfx_estimator.components.trainer.training_claim import locked, only_job
 from tfx_estimator.pipeline.base.errors import RETRYABLE, TrainingError
 
-pytestmark = pytest.mark.unit
-
 # Holds the folder in a process that starts another one, which outlives it.
 HOLDER = """
 import subprocess, sys

@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source import fingerprint, modules
 from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
 
-pytestmark = pytest.mark.unit
-
 TRAINER = "tfx_estimator.components.trainer"
 # This project's modules in a training process: its entry, and those loaded by name.
 ENTRIES = (

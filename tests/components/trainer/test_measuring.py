@@ -16,8 +16,6 @@ from tfx_estimator.components.trainer.measuring import Meter
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
 
-pytestmark = pytest.mark.unit
-
 
 def model_fn(features: tf.Tensor, labels: Any, mode: str) -> tf.estimator.EstimatorSpec:
     """Adds up its inputs."""

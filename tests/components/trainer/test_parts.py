@@ -28,8 +28,6 @@ from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 def test_progress_is_read_line_by_line_as_it_arrives(tmp_path):
     path = tmp_path / "progress.jsonl"

@@ -86,7 +86,6 @@ def check(properties: dict[str, Any]) -> None:
     assert json.loads(properties["custom_config"]) == {"add": 2.0}
 
 
-@pytest.mark.unit
 def test_the_local_runners_node_carries_the_settings(pipeline):
     from tfx.dsl.compiler import compiler
     from tfx.orchestration import data_types_utils
@@ -98,7 +97,6 @@ def test_the_local_runners_node_carries_the_settings(pipeline):
     check(data_types_utils.build_parsed_value_dict(parameters))
 
 
-@pytest.mark.unit
 def test_kubeflow_v2_passes_them_to_the_container(pipeline, tmp_path):
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2

@@ -80,7 +80,6 @@ def test_two_workers_draw_different_random_numbers(train, tmp_path, path, strate
     assert len(drawn) == 3 * steps if steps else len(drawn) >= 3 * 200
 
 
-@pytest.mark.unit
 def test_at_step_0_layers_draw_unchanged_and_later_differently_at_each_step():
     import numpy as np
     import tensorflow as tf
@@ -109,7 +108,6 @@ def test_at_step_0_layers_draw_unchanged_and_later_differently_at_each_step():
     assert len(set(found)) == len(found) == len(places) * 2 * 3
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("checkpoint_format", ["checkpoint", "saver"])
 def test_the_step_is_found_in_either_checkpoint_of_a_compiled_model(tmp_path, checkpoint_format):
     import numpy as np

@@ -22,8 +22,6 @@ from tfx_estimator.pipeline.config.json_schema import json_schema
 from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.section import Section
 
-pytestmark = pytest.mark.unit
-
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 OPERATIONAL = {
     "trainer.keep_checkpoint_max",

@@ -19,8 +19,6 @@ from tfx_estimator.components.trainer.settling import (
 )
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DeclarationError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def resolve(declaration):

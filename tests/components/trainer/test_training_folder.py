@@ -22,8 +22,6 @@ from tfx_estimator.pipeline.base.errors import TaskStalledError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.user_source import opened
 
-pytestmark = pytest.mark.unit
-
 
 def _locate(
     settings=None,

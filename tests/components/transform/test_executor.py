@@ -23,8 +23,6 @@ from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source.frames import is_users_module
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("returned", "text"),

@@ -12,8 +12,6 @@ from tfx_estimator.components.tuner.component import read_tune
 from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties, to_properties
 from tfx_estimator.pipeline.base.errors import DeclarationError
 
-pytestmark = pytest.mark.unit
-
 TUNE = {"max_trials": 3, "ranges": {"units": [8, 16], "rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}}}
 MODULE = "def trainer_fn(fn_args, schema):\n    return fn_args.hyperparameters\n"
 

@@ -14,8 +14,6 @@ from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Proposals, 
 from tfx_estimator.pipeline.base.errors import TrainingError, UserCodeError
 from tfx_estimator.pipeline.config.tune import TuneSection
 
-pytestmark = pytest.mark.unit
-
 
 def search(run, **values) -> list[Result]:
     tune = TuneSection.parse_obj({"ranges": {"x": {"min": 0.0, "max": 1.0}}, "max_trials": 9, **values})

@@ -11,8 +11,6 @@ import pytest
 from tests.components.conftest import until_it_lives
 from tests.folders import contents, write_files
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_trial_does_not_continue_from_an_incomplete_copy(tmp_path):
     from tfx.dsl.io import fileio

@@ -21,8 +21,6 @@ from tfx_estimator.components.tuner.trials import (
 )
 from tfx_estimator.pipeline.config.tune import TuneSection
 
-pytestmark = pytest.mark.unit
-
 RATE = "trainer.optimizer.learning_rate"
 RANGES = {
     RATE: {"min": 1e-4, "max": 0.1, "sampling": "log"},

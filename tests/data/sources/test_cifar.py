@@ -8,8 +8,6 @@ import pytest
 from tests.data.sizes import opened, split_sizes
 from tfx_estimator.data.sources.splits import ExampleRange
 
-pytestmark = pytest.mark.unit
-
 _NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 

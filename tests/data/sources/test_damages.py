@@ -20,8 +20,6 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.data import DataSection
 
-pytestmark = pytest.mark.unit
-
 Damage = Callable[[Path], None]
 
 

@@ -13,8 +13,6 @@ from tests.data.sources.conftest import write_idx
 from tests.root import run_python
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 
-pytestmark = pytest.mark.unit
-
 
 def _read_all(source, expression="train"):
     pairs = [pair for part in source.resolve(expression) for pair in source.read(part)]

@@ -15,8 +15,6 @@ from tests.data.sizes import opened, split_sizes
 from tfx_estimator.data.sources import ExampleRange
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
-pytestmark = pytest.mark.unit
-
 _SHADES = {"cat": 60, "dog": 180}
 
 
@@ -160,6 +158,7 @@ def test_equal_images_in_two_splits_and_in_two_classes_are_counted(tmp_path):
     assert source.notes(["train[:50%]", "train[50%:]"]) == ()
 
 
+@pytest.mark.unit
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("name", ["pets/cat/pipe.png", "labels.csv", "train-images-idx3-ubyte"])
 def test_a_pipe_is_no_file(tmp_path, name):

@@ -19,8 +19,6 @@ from tests.folders import write_files
 from tfx_estimator.data.sources import ExampleRange, image_files
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
 
-pytestmark = pytest.mark.unit
-
 _SHADES = {"cat": 60, "dog": 180}
 
 

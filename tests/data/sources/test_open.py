@@ -13,8 +13,6 @@ from tests.data.sources.conftest import write_idx
 from tfx_estimator.data.sources import ExampleRange, tfds_lookup
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_registered_name_is_known_before_it_is_prepared(data_dir):
     source = opened("fashion_mnist", data_dir=str(data_dir))

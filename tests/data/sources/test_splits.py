@@ -8,8 +8,6 @@ from tfx_estimator.data.sources import ExampleRange
 from tfx_estimator.data.sources.splits import cut, reject_overlap, resolve_split
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 
-pytestmark = pytest.mark.unit
-
 _LENGTHS = {"train": (60, 41), "test": (10,)}
 
 

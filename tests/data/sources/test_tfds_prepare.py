@@ -15,8 +15,6 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 
-pytestmark = pytest.mark.unit
-
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):

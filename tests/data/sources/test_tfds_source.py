@@ -24,8 +24,6 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.data.sources import ExampleRange, files
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
-pytestmark = pytest.mark.unit
-
 _SIZES = '{"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(num_classes=3)}'
 
 

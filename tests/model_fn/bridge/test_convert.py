@@ -228,7 +228,6 @@ def cut(folder: Path) -> str:
     return str(folder / "cut")
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("made", "checkpoint", "kind", "words"),
     [
@@ -256,7 +255,6 @@ def test_other_code_or_checkpoints_are_refused_and_nothing_is_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.unit
 def test_an_optimizer_that_has_trained_here_is_named(code: Any, tmp_path: Path) -> None:
     import tensorflow as tf
 
@@ -269,7 +267,6 @@ def test_an_optimizer_that_has_trained_here_is_named(code: Any, tmp_path: Path) 
         convert(estimator, code.input_fn, code.eval_fn, str(tmp_path / "converted"))
 
 
-@pytest.mark.unit
 def test_a_wrong_weight_fails_the_proof(code: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tfx_estimator.model_fn.bridge.canned import conversion
     from tfx_estimator.model_fn.bridge.convert import convert

@@ -148,7 +148,6 @@ def tf():
     return tensorflow
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("use", "name"),
     [
@@ -172,7 +171,6 @@ def test_a_name_of_tensorflow_1_is_recognised(tf, use, name):
     assert not error or f"no {name}," in error.what
 
 
-@pytest.mark.unit
 def test_every_path_to_an_estimator_has_the_names_of_tensorflow_2_15(tf):
     recorded = json.loads((ROOT / "tests/model_fn/bridge/estimator_names.json").read_text())
     for owner in (tf, tf.compat.v1, tf.compat.v2):
@@ -189,7 +187,6 @@ def _names(module, prefix=""):
             yield f"{prefix}{name}"
 
 
-@pytest.mark.unit
 def test_lazy_adam_moves_only_rows_with_a_gradient(tf):
     from tfx_estimator.model_fn.bridge.contrib_parts import LazyAdamOptimizer
 
@@ -211,7 +208,6 @@ def test_lazy_adam_moves_only_rows_with_a_gradient(tf):
         np.testing.assert_allclose(value[:, 0], [1 - moved[0] - moved[2], 1 - moved[1], 1.0], rtol=1e-5)
 
 
-@pytest.mark.unit
 def test_hparams_keep_their_types():
     from tfx_estimator.model_fn.bridge.contrib_parts import HParams
 
@@ -227,7 +223,6 @@ def test_hparams_keep_their_types():
         params.override_from_dict({"units": [2.7]})
 
 
-@pytest.mark.unit
 def test_mnist_has_the_parts_and_numbers_of_the_tutorial(tf, monkeypatch):
     from tfx_estimator.model_fn.bridge.contrib import Contrib
 

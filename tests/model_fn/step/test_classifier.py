@@ -10,8 +10,6 @@ from tfx_estimator.model_fn import networks
 from tfx_estimator.model_fn.networks import mnist_cnn
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 
-pytestmark = pytest.mark.unit
-
 IMAGES = np.random.default_rng(0).normal(size=(24, 8, 8, 1)).astype(np.float32)
 LABELS = (np.arange(24) % 3).astype(np.int64)
 

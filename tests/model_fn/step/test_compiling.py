@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 SGD = {"name": "momentum", "learning_rate": 0.1, "warmup_steps": 2, "clip_norm": 1.0}
 COMPILES = "_XlaMustCompile"
 STEPS = 3

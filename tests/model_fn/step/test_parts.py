@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 def test_parts_are_of_equal_size_to_within_one_and_come_in_turn():
     sizes, shares, starts, ends = [], [], [], []

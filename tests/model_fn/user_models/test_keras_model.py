@@ -13,8 +13,6 @@ from tfx_estimator.model_fn.user_models.keras_model import build, inputs_of, ser
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
-pytestmark = pytest.mark.unit
-
 SHAPES = {"image": [4, 4, 1], "mean": [1]}
 
 

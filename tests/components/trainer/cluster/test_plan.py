@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import runtime
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 
-pytestmark = pytest.mark.unit
-
 MWMS = {"strategy": "multi_worker_mirrored"}
 SERVED = {"strategy": "parameter_server"}
 

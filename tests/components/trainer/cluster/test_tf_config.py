@@ -20,8 +20,6 @@ from tfx_estimator.components.trainer.cluster.tf_config import (
 )
 from tfx_estimator.pipeline.base.errors import DeclarationError
 
-pytestmark = pytest.mark.unit
-
 hosts = st.sampled_from(["localhost", "10.0.0.7", "[::1]", "job-worker-0.default.svc", "cmle-training-chief-ab12-0"])
 MINE = {"task": {"type": "worker", "index": 0}}
 PAIR = {"chief": ["a:1"], "worker": ["b:2"]}

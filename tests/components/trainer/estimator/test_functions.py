@@ -11,8 +11,6 @@ import pytest
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-pytestmark = pytest.mark.unit
-
 VALUES = {"units": 3, "optimizer": {"name": "adam", "momentum": 0.9}}
 
 

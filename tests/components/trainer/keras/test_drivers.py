@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.unit
-
 
 class _Watch:
     """Executions whose length differs from the averaging interval."""

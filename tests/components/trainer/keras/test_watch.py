@@ -20,8 +20,6 @@ from tfx_estimator.components.trainer.protocol.events import (
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 class Saves(list):
     save = list.append

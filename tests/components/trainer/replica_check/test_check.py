@@ -141,7 +141,6 @@ def test_code_that_only_trains_on_one_device_is_refused_with_the_reason(codes):
     assert "this code knows of one device" in result
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("distribution", "needed"),
     [
@@ -166,7 +165,6 @@ def test_only_synchronous_replicas_need_a_check_and_only_once(tmp_path, distribu
     assert verdict.read(str(tmp_path)) == {"notes": ["a note"], "batch": ""}
 
 
-@pytest.mark.unit
 def test_an_acknowledged_verdict_is_no_warning(tmp_path):
     from tfx_estimator.components.trainer.replica_check import verdict
 
@@ -179,7 +177,6 @@ def test_an_acknowledged_verdict_is_no_warning(tmp_path):
     assert list(verdict.notes({"notes": ["a note"]}, ["dropout"])) == [("a note", logging.WARNING)]
 
 
-@pytest.mark.unit
 def test_unnamed_devices_are_all_gpus(tmp_path, monkeypatch):
     unnamed = {"train": {"strategy": "mirrored"}}
     for visible, needed in (("", False), ("0", False), ("0,1", True)):
@@ -187,7 +184,6 @@ def test_unnamed_devices_are_all_gpus(tmp_path, monkeypatch):
         assert is_needed(tmp_path, unnamed, MODULE) is needed
 
 
-@pytest.mark.unit
 def test_with_the_built_in_trainer_fn_only_a_users_model_fn_needs_one(importable, declaration):
     from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
 

@@ -18,8 +18,6 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.process import cpu_seconds
 from tfx_estimator.components.trainer.supervisor.report import Cost, Report
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("batch_size", [8, None])
 @pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])

@@ -14,8 +14,6 @@ from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
-pytestmark = pytest.mark.unit
-
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
 WORDS = [["a"], ["b", "c"], [], ["d"], ["e"], ["f", "g"], ["h"], [], ["i"], ["j"]]
 
