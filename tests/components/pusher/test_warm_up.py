@@ -60,15 +60,9 @@ def examples(tmp_path):
     return str(tmp_path / "examples")
 
 
-@pytest.fixture
-def pushed(model, examples, tmp_path):
-    execute(model, str(tmp_path / "serving"), str(tmp_path / "output"), examples=examples)
-    return str(tmp_path / "output")
-
-
 def test_a_version_comes_with_requests_that_its_signatures_answer(model, examples, tmp_path):
-    base = str(tmp_path / "serving")
-    pushed = execute(model, base, str(tmp_path / "output"), examples=examples)
+    base = tmp_path / "serving"
+    pushed = execute(model, base, tmp_path / "output", examples=examples)
     version = pushed.get_string_custom_property("pushed_destination")
     signatures = tf.saved_model.load(version).signatures
     answered = []
@@ -79,12 +73,13 @@ def test_a_version_comes_with_requests_that_its_signatures_answer(model, example
         np.testing.assert_array_equal(sums, IMAGES[: len(sums)].astype(int).sum((1, 2, 3)))
         answered.append((request.model_spec.signature_name, len(sums)))
     assert answered == [(name, size) for name in ("encoded", "images", "serving_default") for size in (1, 8)]
-    again = execute(model, base, str(tmp_path / "again"), examples=examples)
+    again = execute(model, base, tmp_path / "again", examples=examples)
     assert again.get_string_custom_property("pushed_destination") == version
 
 
-def test_in_a_store_the_requests_precede_saved_model_pb(pushed, bucket):
-    seen = []
+def test_in_a_store_the_requests_precede_saved_model_pb(model, examples, bucket, tmp_path):
+    execute(model, tmp_path / "serving", tmp_path / "output", examples=examples)
+    pushed, seen = str(tmp_path / "output"), []
     for _ in until_it_lives(bucket, lambda: push(LocalTree(pushed), ADDRESS), lambda: None):
         for version in filter(str.isdigit, os.listdir(bucket.folder) if bucket.folder.exists() else []):
             seen.append([(bucket.folder / version / name).exists() for name in (FILE, "saved_model.pb")])
@@ -97,5 +92,5 @@ def test_examples_that_cannot_be_read_push_nothing(model, examples, tmp_path):
         file.seek(20)
         file.write(b"\0\0\0\0")
     with pytest.raises(errors.PipelineError, match="corrupted"):
-        execute(model, str(tmp_path / "serving"), str(tmp_path / "output"), examples=examples)
+        execute(model, tmp_path / "serving", tmp_path / "output", examples=examples)
     assert not (tmp_path / "serving").exists()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import Training
+from tests.components.trainer.conftest import Training, rows_of
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.stack import stacks
@@ -101,17 +100,16 @@ def test_images_and_examples_are_served_alike_and_as_evaluated(trained, digits):
     import numpy as np
     import tensorflow as tf
 
+    from tfx_estimator.testing import export_and_serve
+
     _, model, model_run = trained
+    rows = rows_of(digits["examples"][0].uri)
+    images = np.stack([np.frombuffer(row["image"], np.uint8) for row in rows]).reshape(-1, 28, 28, 1)
     serving = tf.saved_model.load(str(model / "Format-Serving"))
-    files = tf.io.gfile.glob(os.path.join(digits["examples"][0].uri, "Split-eval", "*"))
-    records = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
-    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-    parsed = tf.io.parse_example(records, spec)
-    images = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, 28, 28, 1])
-    by_image = serving.signatures["images"](images=images)["probabilities"].numpy()
-    by_example = serving.signatures["serving_default"](examples=tf.constant(records))["probabilities"].numpy()
+    by_image = serving.signatures["images"](images=tf.constant(images))["probabilities"].numpy()
+    by_example = export_and_serve(model / "Format-Serving", rows)["probabilities"]
     np.testing.assert_array_equal(by_image, by_example)
-    accuracy = float((by_image.argmax(-1) == parsed["label"].numpy()).mean())
+    accuracy = float((by_image.argmax(-1) == [row["label"] for row in rows]).mean())
     assert accuracy == pytest.approx(model_run.get_float_custom_property("eval_accuracy"), abs=1e-6)
 
 

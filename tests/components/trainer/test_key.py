@@ -30,28 +30,13 @@ ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.user_input")
 # model, and must not retrain one.
 OPERATIONAL = {
     "tfx_estimator.components",
-    "tfx_estimator.components.files",
-    "tfx_estimator.components.read_files",
+    *(f"tfx_estimator.components.{name}" for name in ("execution", "files", "read_files", "served_outputs")),
     "tfx_estimator.data.sources.files",
     "tfx_estimator.model_fn.bridge.written",
-    "tfx_estimator.components.execution",
-    "tfx_estimator.components.served_outputs",
     TRAINER,
-    f"{TRAINER}.best",
-    f"{TRAINER}.checkpoint",
-    f"{TRAINER}.estimator",
-    f"{TRAINER}.estimator.checkpoints",
-    f"{TRAINER}.estimator.hooks",
-    f"{TRAINER}.patch",
-    f"{TRAINER}.estimator.recorded_params",
-    f"{TRAINER}.job",
-    f"{TRAINER}.keras",
-    f"{TRAINER}.keras.curves",
-    f"{TRAINER}.measuring",
-    f"{TRAINER}.observers",
-    f"{TRAINER}.settings",
-    f"{TRAINER}.user_input",
-    f"{TRAINER}.user_input.input_check",
+    *(f"{TRAINER}.{name}" for name in ("best", "checkpoint", "job", "measuring", "observers", "patch", "settings")),
+    *(f"{TRAINER}.estimator{name}" for name in ("", ".checkpoints", ".hooks", ".recorded_params")),
+    *(f"{TRAINER}.{name}" for name in ("keras", "keras.curves", "user_input", "user_input.input_check")),
 }
 OPERATIONAL_ROOMS = tuple(
     f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "supervisor")

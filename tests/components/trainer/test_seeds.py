@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.components.trainer.conftest import each_path
 from tests.root import answers
 
 HERE = Path(__file__).resolve().parent
@@ -44,12 +45,10 @@ def test_another_process_gives_the_same_bits_only_with_the_same_seed():
 
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "path", ["estimator", *(pytest.param(path, marks=pytest.mark.long) for path in ("keras", "keras_custom_loop"))]
-)
+@each_path("estimator")
 def test_a_resumed_training_repeats_no_random_numbers(train, tmp_path, path):
     file = tmp_path / "drawn"
-    section = {"model": "drawing:network", "params": {"file": str(file)}, "distribution": {"max_restarts": 0}}
+    section = {"model": "small:drawing", "params": {"file": str(file)}, "distribution": {"max_restarts": 0}}
     for steps in (3, 6):
         _, run = train(path, steps, save_checkpoints_steps=3, **section)
         assert run.get_float_custom_property("first_step") == steps - 3
@@ -73,7 +72,7 @@ def test_a_resumed_training_repeats_no_random_numbers(train, tmp_path, path):
 def test_two_workers_draw_different_random_numbers(train, tmp_path, path, strategy, steps):
     file = tmp_path / "drawn"
     distribution = {"train": strategy, "max_restarts": 0}
-    train(path, 3 if steps else 200, model="drawing:network", params={"file": str(file)}, distribution=distribution)
+    train(path, 3 if steps else 200, model="small:drawing", params={"file": str(file)}, distribution=distribution)
     # Each layer draws in each step in both workers.
     drawn = file.read_text().split()
     assert len(drawn) == len(set(drawn))

@@ -36,12 +36,7 @@ def resolve(declaration):
 
 @pytest.mark.parametrize(
     ("count", "epochs", "batch", "steps"),
-    [
-        (60_000, 5, 128, 2344),
-        (1281, 1, 128, 11),
-        (1000, 0.1, 10, 10),
-        (5, 0.1, 64, 1),
-    ],
+    [(60_000, 5, 128, 2344), (1281, 1, 128, 11), (1000, 0.1, 10, 10), (5, 0.1, 64, 1)],
 )
 def test_a_partial_step_counts(resolve, count, epochs, batch, steps):
     section, properties = resolve(count, train_epochs=epochs, global_batch_size=batch)
@@ -108,9 +103,7 @@ def test_balanced_becomes_weights_which_are_logged(examples, declaration, caplog
     assert Settings.of(settings.to_properties()).trainer.class_weights == "balanced"
     found = with_weights(settings, lambda: count_labels([examples(0, 1, 1, 1)]))
     assert found.trainer.class_weights == pytest.approx((2.0, 2 / 3, 1.0))
-    assert caplog.messages == [
-        "trainer.class_weights: balanced: cat 2 (of 1), dog 0.6667 (of 3), owl 1 (of 0)",
-    ]
+    assert caplog.messages == ["trainer.class_weights: balanced: cat 2 (of 1), dog 0.6667 (of 3), owl 1 (of 0)"]
 
 
 @pytest.mark.parametrize(

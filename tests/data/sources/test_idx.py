@@ -10,6 +10,7 @@ import pytest
 
 from tests.data.sizes import opened, split_sizes
 from tests.data.sources.conftest import write_idx
+from tests.refusals import refused
 from tests.root import run_python
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 
@@ -97,10 +98,9 @@ def test_one_wrong_label_does_not_make_classes(idx_folder, idx_images):
     labels[[321, 400]] = 200
     path = next(idx_folder.glob("train-labels*"))
     write_idx(path, labels)
-    with pytest.raises(DamagedDataError, match=path.name) as caught:
+    labels = "the labels 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200"
+    with refused(DamagedDataError, path.name, labels, todo="label_names.txt"):
         opened(idx_folder)
-    assert "the labels 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200" in caught.value.what
-    assert "label_names.txt" in caught.value.todo
 
 
 def test_a_test_label_that_training_does_not_have_is_refused(idx_folder, idx_images):
@@ -108,9 +108,8 @@ def test_a_test_label_that_training_does_not_have_is_refused(idx_folder, idx_ima
     labels[[7, 9]] = 10
     path = next(idx_folder.glob("t10k-labels*"))
     write_idx(path, labels)
-    with pytest.raises(DamagedDataError, match=path.name) as caught:
+    with refused(DamagedDataError, path.name, "8, 9, 10"):
         opened(idx_folder)
-    assert "8, 9, 10" in caught.value.what
     (idx_folder / "label_names.txt").write_text("\n".join("abcdefghijk"))
     assert _read_all(opened(idx_folder), "test")[1][7] == 10
 

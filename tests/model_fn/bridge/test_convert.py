@@ -239,12 +239,7 @@ def cut(folder: Path) -> str:
     ],
 )
 def test_other_code_or_checkpoints_are_refused_and_nothing_is_written(
-    code: Any,
-    tmp_path: Path,
-    made: str,
-    checkpoint: Callable[[Path], str] | None,
-    kind: type,
-    words: str,
+    code: Any, tmp_path: Path, made: str, checkpoint: Callable[[Path], str] | None, kind: type, words: str
 ) -> None:
     from tfx_estimator.model_fn.bridge.convert import convert, parts
 

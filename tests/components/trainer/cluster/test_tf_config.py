@@ -88,14 +88,7 @@ def managed_training(config: TfConfig) -> dict[str, Any]:
     return {**whole, "job": {"scale_tier": "CUSTOM", "region": "us-central1"}, "environment": "cloud"}
 
 
-DIALECTS = [
-    master,
-    worker_0_is_chief,
-    evaluator_in_cluster,
-    index_is_text,
-    empty_types,
-    managed_training,
-]
+DIALECTS = [master, worker_0_is_chief, evaluator_in_cluster, index_is_text, empty_types, managed_training]
 
 
 @given(configs())

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import declaration, digits, settings, training
+from tests.components.trainer.conftest import each_path
 from tests.folders import write_files
-
-__all__ = ["declaration", "digits", "settings", "training"]
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -53,14 +51,7 @@ def _check(summary: dict) -> None:
     assert summary["advice"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "keras",
-        pytest.param("estimator", marks=pytest.mark.long),
-        pytest.param("keras_custom_loop", marks=pytest.mark.long),
-    ],
-)
+@each_path("keras")
 def test_the_declared_steps_are_profiled(fresh_tasks, training, settings, path):
     _check(_profiled(training, settings, ["chief-0"], path=path)["chief-0"])
 

@@ -183,10 +183,7 @@ def test_unknown_measurements_are_left_out():
     steps = [step(0, 0, 0), step(1, 1, 1), step(5, 2, 3)]
     assert add(Cost(), task(), *steps).properties(None) == {"peak_rss": 100}
     with_server = add(Cost(), task(PS), {"event": Event.SERVING})
-    assert set(add(with_server, task(), *steps).properties(BATCH)) == {
-        "steady_seconds",
-        "steady_examples_per_second",
-    }
+    assert set(add(with_server, task(), *steps).properties(BATCH)) == {"steady_seconds", "steady_examples_per_second"}
 
 
 def test_a_task_reports_its_cpu_time_and_memory(tmp_path):

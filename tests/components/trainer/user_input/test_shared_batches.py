@@ -35,10 +35,7 @@ def read(dataset: tf.data.Dataset) -> list[list[int]]:
     [
         # The replicas of a process take equal parts of each batch in order; all workers' parts make up the batch.
         (8, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4, 5], [6, 7]]]),
-        (
-            *(16, 8, [(2, 0, 4), (2, 1, 4)]),
-            [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]],
-        ),
+        (*(16, 8, [(2, 0, 4), (2, 1, 4)]), [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]]),
         # The last batch of an epoch is truncated to equal parts, or left out.
         (11, 4, [(1, 0, 4)], [[[0], [1], [2], [3], [4], [5], [6], [7]]]),
         (7, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4], [5]]]),

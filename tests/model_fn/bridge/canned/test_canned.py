@@ -240,6 +240,12 @@ class Case:
         )
 
 
+@pytest.fixture(autouse=True)
+def float32() -> None:
+    """Resets the precision policy that other tests may have changed."""
+    tf.keras.mixed_precision.set_global_policy("float32")
+
+
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     found: dict[str, Case] = {}
@@ -252,33 +258,24 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     return get
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("dnn", marks=pytest.mark.long),
-        "dnn_adam",
-        "linear",
-        "both",
-        pytest.param("both_of_v1", marks=pytest.mark.long),
-        pytest.param("dnn_of_v1", marks=pytest.mark.long),
-        pytest.param("adam_of_v1", marks=pytest.mark.long),
-        pytest.param("momentum_of_v1", marks=pytest.mark.long),
-        pytest.param("rmsprop_of_v1", marks=pytest.mark.long),
-        "regressor",
-        "labels",
-        pytest.param("focal", marks=pytest.mark.long),
-        pytest.param("cosine_of_v1", marks=pytest.mark.long),
-        pytest.param("sgd", marks=pytest.mark.long),
-    ],
-)
+# With the long tests.
+LONG = ("dnn", "focal", "sgd", *(f"{name}_of_v1" for name in ("both", "dnn", "adam", "momentum", "rmsprop", "cosine")))
+CASES = ["dnn_adam", "linear", "both", "regressor", "labels", *(pytest.param(n, marks=pytest.mark.long) for n in LONG)]
+
+
+def check(proof: Any, examples: int = 48) -> None:
+    assert proof.examples == examples
+    assert proof.logits["estimator"] <= 2e-6
+    assert set(proof.next_steps) >= {"weight", "step"}
+    assert all(value <= MOST_OF_STEPS for value in proof.next_steps.values())
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_the_logits_and_the_next_step_equal_the_estimators(case: Any, name: str) -> None:
     trained = case(name)
     proof = trained.convert(trained.trained, str(trained.output))
-    assert proof.examples == 48
-    assert proof.logits["estimator"] <= 2e-6
+    check(proof)
     assert proof.classes == 0
-    assert set(proof.next_steps) >= {"weight", "step"}
-    assert all(value <= MOST_OF_STEPS for value in proof.next_steps.values())
     with open(trained.output / "mapping.json", encoding="utf-8") as file:
         mapping = json.load(file)
     reader = tf.train.load_checkpoint(trained.trained.checkpoint)
@@ -294,9 +291,7 @@ def test_the_source_resumes_training_with_tensorflow_alone(case: Any, tmp_path: 
     trained = case("both")
     output = tmp_path / "converted" if is_keras_3 else trained.output
     if not output.exists():
-        proof = trained.convert(trained.trained, str(output), is_keras_3)
-        assert proof.logits["estimator"] <= 2e-6
-        assert all(value <= MOST_OF_STEPS for value in proof.next_steps.values())
+        check(trained.convert(trained.trained, str(output), is_keras_3))
     np.savez(tmp_path / "given.npz", labels=(NUMBERS > 0).astype(int), **FEATURES)
     script = """
 import sys, numpy as np, tensorflow as tf
@@ -368,30 +363,15 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
     assert accuracy > 0.6
 
 
+IN_KERAS_3 = ["dnn_adam", "linear", "regressor", "labels", "rmsprop", "centered", "sgd"]
+
+
 @needs_keras_3
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name",
-    [
-        "dnn_adam",
-        "linear",
-        "regressor",
-        "dnn_of_v1",
-        "cosine_of_v1",
-        "labels",
-        "rmsprop_of_v1",
-        "rmsprop",
-        "centered",
-        "sgd",
-    ],
-)
+@pytest.mark.parametrize("name", [*IN_KERAS_3, "dnn_of_v1", "cosine_of_v1", "rmsprop_of_v1"])
 def test_the_next_step_in_keras_3_equals_the_estimators(case: Any, tmp_path: Path, name: str) -> None:
     trained = case(name)
-    proof = trained.convert(trained.trained, str(tmp_path / "converted"), is_keras_3=True)
-    assert proof.examples == 48
-    assert proof.logits["estimator"] <= 2e-6
-    assert set(proof.next_steps) >= {"weight", "step"}
-    assert all(value <= MOST_OF_STEPS for value in proof.next_steps.values())
+    check(trained.convert(trained.trained, str(tmp_path / "converted"), is_keras_3=True))
 
 
 @needs_estimator_template
@@ -421,9 +401,7 @@ def test_the_estimator_of_the_taxi_template_is_converted(tmp_path: Path) -> None
     trained.train(input_fn, steps=5)
     given = Trained(make_estimator(), trained.latest_checkpoint(), input_fn, input_fn, steps=3)
     proof = convert(given, str(tmp_path / "converted"))
-    assert proof.examples == 60
-    assert proof.logits["estimator"] <= 2e-6
-    assert all(value <= MOST_OF_STEPS for value in proof.next_steps.values())
+    check(proof, examples=60)
     assert {"loss", "weight", "slot", "step"} == set(proof.next_steps)
 
 
@@ -446,11 +424,8 @@ def test_the_slots_of_a_cut_variable_are_read(case: Any) -> None:
     trained = case("cut_of_v1")
     reader = tf.train.load_checkpoint(trained.trained.checkpoint)
     # An embedding of seven rows, cut into four and three.
-    (slot,) = [
-        name
-        for name in reader.get_variable_to_shape_map()
-        if name.endswith("tags_embedding/embedding_weights/t_1/Adagrad")
-    ]
+    end = "tags_embedding/embedding_weights/t_1/Adagrad"
+    (slot,) = (name for name in reader.get_variable_to_shape_map() if name.endswith(end))
     with pytest.raises(ValueError, match="sufficient slices"):
         reader.get_tensor(slot)
     proof = trained.convert(trained.trained, str(trained.output))
@@ -465,9 +440,8 @@ def test_the_slots_of_a_cut_variable_are_read(case: Any) -> None:
         for name, part in (("t_0", "0,4"), ("t_1", "4,3"))
     ]
     with open(trained.output / "mapping.json", encoding="utf-8") as file:
-        (place,) = [
-            each["place"] for each in json.load(file)["tensors"] if each["tensor"] == slot.replace("t_1", "t_0")
-        ]
+        tensors = json.load(file)["tensors"]
+    (place,) = (each["place"] for each in tensors if each["tensor"] == slot.replace("t_1", "t_0"))
     np.testing.assert_array_equal(np.load(trained.output / "weights.npz")[place], np.concatenate(slots))
 
 
@@ -515,8 +489,6 @@ def test_a_wrong_learning_rate_fails_the_proof(case: Any, tmp_path: Path, monkey
 
 
 def test_a_checkpoint_of_another_network_is_refused(case: Any, tmp_path: Path) -> None:
-    import dataclasses
-
     trained = case("both").trained
     other = dataclasses.replace(trained, estimator=make("dropout", str(tmp_path / "estimator")))
     with pytest.raises(UserCodeError, match=r"linear/linear_model/bias_weights of shape \[1\] has no place"):
@@ -649,23 +621,10 @@ def test_new_embeddings_are_initialized_like_the_estimators(tmp_path: Path) -> N
     np.testing.assert_array_equal(rows["deep_tags_embedding"], np.zeros([7, 2]))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "plain",
-        "don't",
-        r"don\'t",
-        'a "word"',
-        "both ' and \"",
-        "\\",
-        "\\'",
-        "a\nb\t",
-        "\u2028 é \x00",
-        0.1,
-        -0.0,
-        [1, "a"],
-    ],
-)
+TEXTS = "plain", "don't", r"don\'t", 'a "word"', "both ' and \"", "\\", "\\'", "a\nb\t", "\u2028 é \x00"
+
+
+@pytest.mark.parametrize("value", [*TEXTS, 0.1, -0.0, [1, "a"]])
 def test_a_literal_evaluates_to_its_value(value: Any) -> None:
     from tfx_estimator.model_fn.bridge.canned.text import indented, literal
 
@@ -730,6 +689,10 @@ def linear(*columns: Any, **options: Any) -> Any:
     return tf.estimator.LinearClassifier(list(columns), **options)
 
 
+def by_sgd(rate: Callable[[], Any]) -> Any:
+    return linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(rate()))
+
+
 def decayed(before: int = 0) -> Any:
     return tf.compat.v1.train.exponential_decay(0.1, tf.compat.v1.train.get_global_step() + before, 9, 0.5)
 
@@ -743,32 +706,17 @@ def decayed(before: int = 0) -> Any:
         ),
         (lambda: linear(hashed("age"), column.bucketized_column(numeric(), [1.0])), "the feature 'age', which is a"),
         (lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.Nadam()), "the optimizer Nadam"),
-        (
-            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(tf.constant(0.1))),
-            "the learning_rate of SGD",
-        ),
-        (
-            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(Halving(0.1, 9, 0.5))),
-            "the learning_rate of SGD, Halving,",
-        ),
-        (
-            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(2 * decayed())),
-            "the learning_rate of SGD, which is computed in the graph",
-        ),
-        (
-            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(decayed(5))),
-            "the learning_rate of SGD, which is computed in the graph",
-        ),
+        (lambda: by_sgd(lambda: tf.constant(0.1)), "the learning_rate of SGD"),
+        (lambda: by_sgd(lambda: Halving(0.1, 9, 0.5)), "the learning_rate of SGD, Halving,"),
+        (lambda: by_sgd(lambda: 2 * decayed()), "the learning_rate of SGD, which is computed in the graph"),
+        (lambda: by_sgd(lambda: decayed(5)), "the learning_rate of SGD, which is computed in the graph"),
         (
             lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=lambda each: tf.nn.dropout(each, 0.5)),
             "the activation_fn, which creates the TensorFlow operation RandomUniform",
         ),
         (
             lambda: tf.estimator.LinearEstimator(
-                tf.estimator.MultiHead(
-                    [tf.estimator.RegressionHead(name="one"), tf.estimator.RegressionHead(name="two")]
-                ),
-                [numeric()],
+                tf.estimator.MultiHead([tf.estimator.RegressionHead(name=name) for name in ("one", "two")]), [numeric()]
             ),
             "the head MultiHead",
         ),

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.model_fn.bridge.kept import model_fns
 from tests.model_fn.bridge.kept.conftest import KERAS
 from tests.stack import OTHER_PYTHON
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.testing.rows import serialize
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.usefixtures("without_patches")]
 # By the name of the model_fn: why several replicas cannot train it.
@@ -36,8 +38,6 @@ USES = str(Path(__file__).with_name("uses.py"))
 
 
 def _estimator(tf: Any, name: str, folder: Path, **params: Any) -> Any:
-    from tests.model_fn.bridge.kept import model_fns
-
     config = tf.estimator.RunConfig(str(folder), 1, save_summary_steps=None, log_step_count_steps=None)
     return tf.estimator.Estimator(getattr(model_fns, name), config=config, params=params or None)
 
@@ -45,7 +45,6 @@ def _estimator(tf: Any, name: str, folder: Path, **params: Any) -> Any:
 @pytest.fixture(scope="session")
 def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, str, Any]]:
     """Trains a model_fn some steps and keeps it; returns the Estimator, the folder and the result."""
-    from tests.model_fn.bridge.kept import model_fns
     from tfx_estimator.model_fn.bridge.kept.keeping import keep
 
     made: dict[str, Any] = {}
@@ -86,8 +85,6 @@ def test_it_goes_on_to_the_bit(kept: Any, name: str) -> None:
 
 @pytest.mark.parametrize("legacy", KERAS)
 def test_keras_goes_on_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
-    from tests.model_fn.bridge.kept import model_fns
-
     estimator, folder, _ = kept("averaged")
     found = json.loads(processes(legacy).run(USES, "goes_on", folder, str(tmp_path)))
     shutil.copytree(estimator.model_dir, tmp_path / "model")
@@ -121,8 +118,6 @@ def _signatures(tf: Any, folder: str) -> dict[str, Any]:
 
 
 def test_it_exports_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_path: Path) -> None:
-    from tests.model_fn.bridge.kept import model_fns
-
     estimator, folder, _ = kept("averaged")
     processes("0").run(USES, "exports", folder, str(tmp_path))
     shutil.copytree(estimator.model_dir, tmp_path / "model")
@@ -133,8 +128,7 @@ def test_it_exports_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_pat
     assert sorted(wanted) == ["predict", "serving_default"]
     assert wanted["serving_default"][2] == "tensorflow/serving/classify"
     assert _signatures(tf, str(tmp_path / "kept")) == wanted
-    feature = tf.train.Feature(float_list=tf.train.FloatList(value=[0.1, 0.9, 0.3, 0.4, 0.5]))
-    request = tf.constant([tf.train.Example(features=tf.train.Features(feature={"x": feature})).SerializeToString()])
+    request = tf.constant(serialize([{"x": [0.1, 0.9, 0.3, 0.4, 0.5]}]))
     for name, (takes, returns, _) in wanted.items():
         one, two = (
             tf.saved_model.load(str(each)).signatures[name](**dict.fromkeys(takes, request))
@@ -145,8 +139,6 @@ def test_it_exports_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_pat
 
 
 def test_tables_and_their_files_travel_with_an_export(tf: Any, kept: Any, processes: Any, tmp_path: Path) -> None:
-    from tests.model_fn.bridge.kept import model_fns
-
     _, folder, _ = kept("of_text")
     wanted = json.loads(processes("0").run(USES, "exports", folder, str(tmp_path)))
     (tmp_path / "kept").rename(tmp_path / "moved")
@@ -296,7 +288,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_kept_is_refused_in_a_sentence(tf: Any, tmp_path: Path, name: str) -> None:
-    from tests.model_fn.bridge.kept import model_fns
     from tfx_estimator.model_fn.bridge.kept.keeping import keep
     from tfx_estimator.pipeline.base.errors import UserCodeError
 
