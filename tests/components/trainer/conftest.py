@@ -247,6 +247,11 @@ def properties_of(settings: Any, steps: int, functions: dict[str, str]) -> dict[
     }
 
 
+def numbers(run: Any, *names: str) -> list[float]:
+    """Returns numbers among a model_run's properties; 0 if one is missing."""
+    return [run.get_float_custom_property(name) for name in names]
+
+
 def rows_of(examples: str) -> list[dict[str, Any]]:
     """The evaluation examples: `image`, bytes, and `label`."""
     import tensorflow as tf

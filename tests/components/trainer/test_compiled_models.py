@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.artifacts import example
-from tests.components.trainer.conftest import Training, make_digits
+from tests.components.trainer.conftest import Training, make_digits, numbers
 from tests.equivalence.conftest import read_losses
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
@@ -78,11 +78,11 @@ def _losses(run: Any) -> list[float]:
 
 
 def _steps(run: Any) -> list[float]:
-    return [run.get_float_custom_property(name) for name in ("first_step", "last_step")]
+    return numbers(run, "first_step", "last_step")
 
 
 def _metrics(run: Any) -> list[float]:
-    found = [run.get_float_custom_property(f"eval_{name}") for name in ("average_loss", "accuracy", "top2")]
+    found = numbers(run, "eval_average_loss", "eval_accuracy", "eval_top2")
     # A missing metric is 0.
     assert min(found) > 0
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import Training, rows_of
+from tests.components.trainer.conftest import Training, numbers, rows_of
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.stack import stacks
@@ -86,10 +86,8 @@ def test_a_declared_network_is_trained_evaluated_and_exported(trained):
     assert tf.train.latest_checkpoint(str(run)).endswith("model.ckpt-60")
     assert list(run.glob("events.out.tfevents.*"))
     assert json.loads((run / "declaration.json").read_text())["trainer"]["train_epochs"] == 1.33
-    assert model_run.get_float_custom_property("train_epochs") == 1.33
     assert (run / "logs" / "chief-0.attempt-1.log").stat().st_size > 0
-    assert model_run.get_float_custom_property("last_step") == 60
-    assert model_run.get_float_custom_property("first_step") == 0
+    assert numbers(model_run, "train_epochs", "first_step", "last_step") == [1.33, 0, 60]
     assert model_run.get_float_custom_property("eval_accuracy") > 0.85
     # No other files are left.
     (note,) = (training.root / "training").iterdir()
@@ -133,8 +131,7 @@ def test_an_error_of_the_users_code_is_reported_with_its_line_not_retried_and_a_
         model, model_run = jobs[1].run(made)
         assert scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER) == ""
     # Interrupted at step 30; the last checkpoint is of step 20.
-    assert model_run.get_float_custom_property("first_step") == 20
-    assert model_run.get_float_custom_property("last_step") == 60
+    assert numbers(model_run, "first_step", "last_step") == [20, 60]
     assert (model / "Format-Serving" / "saved_model.pb").exists()
     logs = sorted(path.name for path in (Path(model_run.uri) / "logs").glob("*.log"))
     assert logs == ["chief-0.attempt-1.log", "chief-0.attempt-2.log"]
@@ -192,7 +189,6 @@ def test_a_killed_task_is_reported_with_its_signal_and_its_export_is_finished(tr
     # Other deadlines, restarts and logging keep the same training.
     values["trainer"].update(log_every_steps=7, distribution={"max_restarts": 2, "network": "host"})
     model, model_run = training.run(settings(**values, stall_timeout=99.0))
-    assert model_run.get_float_custom_property("first_step") == 60
-    assert model_run.get_float_custom_property("last_step") == 60
+    assert numbers(model_run, "first_step", "last_step") == [60, 60]
     assert model_run.get_float_custom_property("eval_accuracy") > 0.7
     assert (model / "Format-Serving" / "saved_model.pb").exists()

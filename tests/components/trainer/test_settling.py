@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.artifacts import artifact, example, write_records
+from tests.refusals import refused
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.settling import (
     balanced,
@@ -47,8 +48,7 @@ def test_a_partial_step_counts(resolve, count, epochs, batch, steps):
 
 def test_declared_steps_are_kept(resolve):
     section, properties = resolve(1000, train_steps=7)
-    assert section.train_steps == 7
-    assert json.loads(properties["train_args"])["num_steps"] == 0
+    assert (section.train_steps, json.loads(properties["train_args"])["num_steps"]) == (7, 0)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,8 @@ def test_declared_steps_are_kept(resolve):
     ],
 )
 def test_epochs_that_cannot_be_converted_to_steps_are_refused(resolve, count, trainer, text):
-    with pytest.raises(DeclarationError) as caught:
+    with refused(DeclarationError, text, "train_epochs") as caught:
         resolve(count, **trainer)
-    assert text in caught.value.what
-    assert "train_epochs" in caught.value.what
     assert caught.value.todo
 
 
@@ -168,7 +166,6 @@ def test_they_replace_the_declared_ones(settings, tuned):
     values = {"trainer.optimizer.learning_rate": 0.2, "trainer.train_steps": 7, "units": 3, "tuner/epochs": 2}
     properties = {"train_args": json.dumps({"num_steps": 60, "splits": ["train"]})}
     found, changed = with_hyperparameters(declared, properties, tuned(values))
-    assert found.trainer is not None
     assert (found.trainer.optimizer.learning_rate, found.trainer.train_steps) == (0.2, 7)
     assert found.trainer.global_batch_size == declared.trainer.global_batch_size
     assert json.loads(changed["train_args"]) == {"num_steps": 7, "splits": ["train"]}

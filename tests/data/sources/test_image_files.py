@@ -23,9 +23,7 @@ from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, Data
 
 def test_a_folder_by_class_is_one_split_with_mixed_classes(tmp_path):
     source = opened(fill(tmp_path / "pets"))
-    assert source.info.name == "pets"
-    assert source.info.label_names == ("cat", "dog")
-    assert source.info.image_shape == (4, 6, 3)
+    assert (source.info.name, source.info.label_names, source.info.image_shape) == ("pets", ("cat", "dog"), (4, 6, 3))
     assert split_sizes(source) == {"train": 20}
     pairs = read_all(source)
     assert {(int(image.max()), label) for image, label in pairs} == {
@@ -181,10 +179,9 @@ def test_the_fingerprint_sees_files_and_not_places(tmp_path):
     assert fingerprint(shutil.copytree(folder, tmp_path / "elsewhere" / "pets")) == first
     assert fingerprint(folder, "train[:80%]", "train[80%:]") != first
     seen = {first}
-    added = save(folder / "cat" / "new.png", np.full((4, 6, 3), 1, np.uint8))
-    seen.add(fingerprint())
-    save(added, np.full((4, 6, 3), 2, np.uint8))
-    seen.add(fingerprint())
+    for shade in (1, 2):
+        added = save(folder / "cat" / "new.png", np.full((4, 6, 3), shade, np.uint8))
+        seen.add(fingerprint())
     added.rename(folder / "dog" / "new.png")
     seen.add(fingerprint())
     (folder / "dog" / "new.png").unlink()
@@ -221,8 +218,7 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
     for row in rows:
         row["label"] = int(row["label"] == "dog") if numbers else row["label"]
     source = opened(_table(tmp_path / f"labels.{suffix}", rows))
-    assert source.info.name == "labels"
-    assert source.info.label_names == (("0", "1") if numbers else ("cat", "dog"))
+    assert (source.info.name, source.info.label_names) == ("labels", ("0", "1") if numbers else ("cat", "dog"))
     assert split_sizes(source) == {"train": 6}
     assert sorted((int(image.max()), label) for image, label in read_all(source)) == [
         (60, 0), (61, 0), (62, 0), (180, 1), (181, 1), (182, 1)
