@@ -52,7 +52,6 @@ def resolve(made, tmp_path):
             "candidate": [found[candidate]],
         }
         resolved = BaselineStrategy().resolve_artifacts(None, inputs)
-        assert resolved is not None
         return {key: [artifact.id for artifact in artifacts] for key, artifacts in resolved.items()}
 
     return run

@@ -70,7 +70,6 @@ def test_a_failed_trial_is_a_result_and_the_search_continues():
     assert [each.status for each in found].count(FAILED) == 3
     assert len(found) == 9
     best = best_of(found, "max")
-    assert best is not None
     assert best.score == max(each.score or 0 for each in found)
     tune = TuneSection.parse_obj({"ranges": {"x": [1]}})
     head, *rows = lines(found, tune, best)
