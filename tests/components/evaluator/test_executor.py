@@ -15,7 +15,7 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import channel_utils
 
 from tests.artifacts import outputs
-from tests.components.trainer.conftest import digits, rows_of, tf_estimator
+from tests.components.trainer.conftest import rows_of, tf_estimator  # noqa: F401
 from tfx_estimator import testing
 from tfx_estimator.components.evaluator import Evaluator
 from tfx_estimator.components.evaluator.completion import complete
@@ -26,8 +26,6 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
 from tfx_estimator.testing import artifact
-
-__all__ = ["digits", "tf_estimator"]
 
 pytestmark = [pytest.mark.timeout(300)]
 

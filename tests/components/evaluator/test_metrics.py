@@ -8,14 +8,14 @@ import tensorflow as tf
 from sklearn.metrics import precision_score, recall_score, roc_auc_score, top_k_accuracy_score
 
 from tests.components.evaluator.test_executor import CLASSES, export, logits_fn, run_evaluator
-from tests.components.trainer.conftest import digits, rows_of, tf_estimator, write_inputs
+from tests.components.trainer.conftest import rows_of, tf_estimator, write_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.run.results import _read_evaluation
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.testing import artifact, export_and_serve
 
-__all__ = ["digits", "export", "tf_estimator"]
+__all__ = ["export", "tf_estimator"]
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

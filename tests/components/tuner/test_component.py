@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from tests.components.trainer.conftest import declaration, settings  # noqa: F401
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.tuner.component import read_tune
 from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties, to_properties
@@ -83,7 +82,7 @@ def test_a_run_fn_is_refused(tmp_path):
         tuner(module_file=str(file))
 
 
-def test_a_declaration_is_part_of_the_key_except_its_deadlines(settings):  # noqa: F811
+def test_a_declaration_is_part_of_the_key_except_its_deadlines(settings):
     from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
 
     name = f"{trainer_fn.__module__}.{trainer_fn.__name__}"

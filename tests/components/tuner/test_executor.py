@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from tests.artifacts import outputs
-from tests.components.trainer.conftest import Training, declaration, digits, properties_of, settings
+from tests.components.trainer.conftest import Training, properties_of
 from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
 from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN
 from tfx_estimator.components.tuner.component import read_tune
 from tfx_estimator.components.tuner.executor import to_properties
-
-__all__ = ["declaration", "digits", "settings"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 
 from tests.components.trainer.noting import Noting
 from tests.refusals import refused
+from tests.root import ROOT, finish, start_python
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.keras import watch as module
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.observers import Reporter
@@ -256,3 +259,18 @@ def test_executions_of_the_same_length_follow_one_another_up_to_the_edge_of_a_pr
     watch.begin(0)
     assert watch.whole_executions(20) == 2
     assert fit(watch, clock, 0.1, 0.0)[1] == [20, 40, 53, 57, 60, 80, 100]
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_two_tasks_stop_after_the_same_step_at_any_moment(tmp_path):
+    addresses, rounds = ",".join(f"localhost:{port}" for port in free_ports(2)), 40
+    words = ("-m", "tests.components.trainer.keras.stopping")
+    tasks = [start_python(*words, str(index), addresses, str(tmp_path), str(rounds), cwd=ROOT) for index in range(2)]
+    chief, worker = (json.loads(out.splitlines()[-1]) for out in finish(*tasks))
+    assert chief == worker
+    assert len(chief) == rounds
+    # The checkpoint is of the last step, which differs between rounds.
+    assert all(step == saved for step, saved in chief)
+    assert len({step for step, _ in chief}) > 4
