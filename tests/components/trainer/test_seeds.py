@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.components.trainer.conftest import each_path
 from tests.root import answers
+from tfx_estimator.components.trainer import seeds
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 HERE = Path(__file__).resolve().parent
 PROCESS = HERE / "seeds_process.py"
@@ -80,12 +84,6 @@ def test_two_workers_draw_different_random_numbers(train, tmp_path, path, strate
 
 
 def test_at_step_0_layers_draw_unchanged_and_later_differently_at_each_step():
-    import numpy as np
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer import seeds
-    from tfx_estimator.pipeline.config.trainer import TrainerSection
-
     section, layers = TrainerSection(model="m:f", train_steps=9, seed=5), tf.keras.layers
     images = tf.constant(np.random.default_rng(1).uniform(100, 150, size=(4, 8, 8, 3)).astype(np.float32))
 
@@ -109,11 +107,6 @@ def test_at_step_0_layers_draw_unchanged_and_later_differently_at_each_step():
 
 @pytest.mark.parametrize("checkpoint_format", ["checkpoint", "saver"])
 def test_the_step_is_found_in_either_checkpoint_of_a_compiled_model(tmp_path, checkpoint_format):
-    import numpy as np
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer import seeds
-
     model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(4,))])
     model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
     estimator = tf.keras.estimator.model_to_estimator(

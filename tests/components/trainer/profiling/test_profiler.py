@@ -9,6 +9,7 @@ import pytest
 
 from tests.components.trainer.conftest import each_path
 from tests.folders import write_files
+from tfx_estimator.components.trainer.settings import built_in_function
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -17,8 +18,6 @@ PROFILE = {"start_step": 4, "steps": 6}
 
 def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
     """The summaries of the tasks of a training of 20 steps."""
-    from tfx_estimator.components.trainer.settings import built_in_function
-
     section = {"train_steps": 20, "profile": PROFILE, "log_every_steps": 20, "save_checkpoints_steps": 10}
     made = settings({**section, **trainer})
     functions = built_in_function(made.trainer)
