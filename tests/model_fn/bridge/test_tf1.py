@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from tests.root import ROOT, run_python
+from tfx_estimator.model_fn.bridge.contrib import Contrib
+from tfx_estimator.model_fn.bridge.contrib_parts import HParams, LazyAdamOptimizer
+from tfx_estimator.model_fn.bridge.tf1 import lacks
 
 # A program as they were written for TensorFlow 1; prints what it reached.
 PROGRAM = """
@@ -162,8 +165,6 @@ def tf():
     ids=["contrib", "import", "optimizer", "iterator", "no name", "tensor", "no module"],
 )
 def test_a_name_of_tensorflow_1_is_recognised(tf, use, name):
-    from tfx_estimator.model_fn.bridge.tf1 import lacks
-
     with pytest.raises((AttributeError, ImportError)) as caught:
         use(tf)
     error = lacks(caught.value, "run with --tf1")
@@ -188,8 +189,6 @@ def _names(module, prefix=""):
 
 
 def test_lazy_adam_moves_only_rows_with_a_gradient(tf):
-    from tfx_estimator.model_fn.bridge.contrib_parts import LazyAdamOptimizer
-
     for use_resource in (True, False):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             table = tf.compat.v1.get_variable("table", initializer=tf.ones([3, 2]), use_resource=use_resource)
@@ -209,8 +208,6 @@ def test_lazy_adam_moves_only_rows_with_a_gradient(tf):
 
 
 def test_hparams_keep_their_types():
-    from tfx_estimator.model_fn.bridge.contrib_parts import HParams
-
     params = HParams(rate=0.5, units=[8, 4], name="a", train=False)
     assert params.parse("rate=1,units=[2, 3],name=b,train=True") is params
     assert params.values() == {"rate": 1.0, "units": [2, 3], "name": "b", "train": True}
@@ -224,8 +221,6 @@ def test_hparams_keep_their_types():
 
 
 def test_mnist_has_the_parts_and_numbers_of_the_tutorial(tf, monkeypatch):
-    from tfx_estimator.model_fn.bridge.contrib import Contrib
-
     images = np.arange(6000, dtype=np.uint16).astype(np.uint8)[:, None, None] * np.ones([28, 28], np.uint8)
     labels = (np.arange(6000) % 10).astype(np.uint8)
     data = (images, labels), (images[:7], labels[:7])

@@ -17,9 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.feature_column import feature_column_v2
 
 from tests.stack import needs_estimator_template, needs_keras_3
+from tfx_estimator.model_fn.bridge import session
+from tfx_estimator.model_fn.bridge.canned import optimizers, reading, writing
+from tfx_estimator.model_fn.bridge.canned.conversion import Trained, convert
+from tfx_estimator.model_fn.bridge.canned.text import indented, literal
 from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS
+from tfx_estimator.model_fn.bridge.trial import differing_classes
+from tfx_estimator.model_fn.bridge.written import load
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
@@ -222,8 +229,6 @@ class Case:
     """A canned Estimator, trained for some steps, and converted."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        from tfx_estimator.model_fn.bridge.canned.conversion import Trained, convert
-
         self.name, self.output, self.convert = name, folder / "converted", convert
         trained = make(name, str(folder / "estimator"))
         trained.train(lambda: batches(name).repeat(), steps=7)
@@ -379,8 +384,6 @@ def test_the_estimator_of_the_taxi_template_is_converted(tmp_path: Path) -> None
     from tfx.experimental.templates.taxi.models import features as taxi
     from tfx.experimental.templates.taxi.models.estimator_model import model
 
-    from tfx_estimator.model_fn.bridge.canned.conversion import Trained, convert
-
     draw = np.random.RandomState(1)
     floats = taxi.transformed_names(taxi.DENSE_FLOAT_FEATURE_KEYS)
     counts = dict(zip(taxi.transformed_names(taxi.BUCKET_FEATURE_KEYS), taxi.BUCKET_FEATURE_BUCKET_COUNT))
@@ -411,7 +414,6 @@ def test_dropout_draws_the_same_on_both_sides(case: Any, monkeypatch: pytest.Mon
     assert proof.draws == {"estimator": 1, "keras": 1}
     assert all(value <= 1e-5 for value in proof.next_steps.values())
     # Another rate in network.py.
-    from tfx_estimator.model_fn.bridge.canned import reading
 
     read = reading.read
     monkeypatch.setattr(reading, "read", lambda estimator: dataclasses.replace(read(estimator), dropout=0.25))
@@ -446,8 +448,6 @@ def test_the_slots_of_a_cut_variable_are_read(case: Any) -> None:
 
 
 def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
-    from tfx_estimator.model_fn.bridge import session
-
     given = case("linear").trained
     # An infinite input.
     with session.predicting(given.estimator, given.checkpoint, given.train, ["age"]) as predicting:
@@ -470,14 +470,10 @@ def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
 def test_a_class_differs_only_if_rounding_cannot_explain_it(
     head: str, old: list[Any], new: list[Any], count: int
 ) -> None:
-    from tfx_estimator.model_fn.bridge.trial import differing_classes
-
     assert differing_classes(np.array(old, np.float32), np.array(new, np.float32), head) == count
 
 
 def test_a_wrong_learning_rate_fails_the_proof(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfx_estimator.model_fn.bridge.canned import writing
-
     written = writing._optimizer
     monkeypatch.setattr(
         writing, "_optimizer", lambda *given: written(*given).replace("learning_rate=0.01", "learning_rate=0.015")
@@ -506,8 +502,6 @@ def explicit(values: np.ndarray) -> tf.compat.v1.SparseTensorValue:
 
 def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, list[list[int]]]:
     """Returns the result of tf.feature_column for each example."""
-    from tensorflow.python.feature_column import feature_column_v2
-
     found = {}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         cache = feature_column_v2.FeatureTransformationCache(
@@ -525,9 +519,6 @@ def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, li
 
 
 def test_the_ids_of_each_kind_of_column_equal_feature_columns(tmp_path: Path) -> None:
-    from tfx_estimator.model_fn.bridge.canned import reading, writing
-    from tfx_estimator.model_fn.bridge.written import load
-
     # Characters at which str.splitlines() ends a line, and TensorFlow does not.
     (tmp_path / "words.txt").write_bytes("bak\u2028er\r\nsmi\x0bth\na\nb\n".encode())
     many = [f"word{index}" for index in range(30)]
@@ -589,9 +580,6 @@ def test_the_ids_of_each_kind_of_column_equal_feature_columns(tmp_path: Path) ->
 
 def written_of(estimator: Any, features: dict[str, Any], folder: Path) -> Any:
     """Returns the module written for an Estimator that has not trained."""
-    from tfx_estimator.model_fn.bridge.canned import reading, writing
-    from tfx_estimator.model_fn.bridge.written import load
-
     (folder / "network.py").write_text(writing.write(reading.read(estimator), features, {}).text)
     return load(str(folder))
 
@@ -626,16 +614,12 @@ TEXTS = "plain", "don't", r"don\'t", 'a "word"', "both ' and \"", "\\", "\\'", "
 
 @pytest.mark.parametrize("value", [*TEXTS, 0.1, -0.0, [1, "a"]])
 def test_a_literal_evaluates_to_its_value(value: Any) -> None:
-    from tfx_estimator.model_fn.bridge.canned.text import indented, literal
-
     assert ast.literal_eval(literal(value)) == value
     many = [value, " , ", "("] * 20
     assert ast.literal_eval(indented([literal(many)], "")) == many
 
 
 def test_an_optimizer_without_epsilon_is_written_with_a_negligible_one() -> None:
-    from tfx_estimator.model_fn.bridge.canned import optimizers, writing
-
     described = optimizers.describe(tf.compat.v1.train.AdagradOptimizer(0.1))
     assert eval(writing._optimizer(described), {"tf": tf}).epsilon < 1e-20
 
@@ -656,8 +640,6 @@ def test_an_optimizer_without_epsilon_is_written_with_a_negligible_one() -> None
 def test_a_decayed_rate_is_written_as_an_equal_schedule(
     name: str, options: dict[str, Any], kind: str, optimizer: str
 ) -> None:
-    from tfx_estimator.model_fn.bridge.canned import optimizers, reading, writing
-
     old, is_old = tf.compat.v1.train, optimizer == "AdamOptimizer"
     of_step = {"x" if name == "piecewise_constant" else "global_step": old.get_global_step}
     of_rate = {} if name == "piecewise_constant" else {"learning_rate": 0.3}
@@ -724,8 +706,6 @@ def decayed(before: int = 0) -> Any:
     ],
 )
 def test_an_inconvertible_estimator_is_refused_with_its_cause(estimator: Callable[[], Any], named: str) -> None:
-    from tfx_estimator.model_fn.bridge.canned import optimizers, reading, writing
-
     def write() -> None:
         canned = reading.read(estimator())
         writing.write(canned, FEATURES, {part: optimizers.describe(each) for part, each in canned.optimizers.items()})

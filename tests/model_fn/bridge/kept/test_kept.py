@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
 from tests.model_fn.bridge.kept import model_fns
 from tests.model_fn.bridge.kept.conftest import KERAS
 from tests.stack import OTHER_PYTHON
+from tfx_estimator.model_fn.bridge.kept.keeping import keep
+from tfx_estimator.model_fn.bridge.kept.parts import components
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.testing.rows import serialize
 
@@ -45,8 +49,6 @@ def _estimator(tf: Any, name: str, folder: Path, **params: Any) -> Any:
 @pytest.fixture(scope="session")
 def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, str, Any]]:
     """Trains a model_fn some steps and keeps it; returns the Estimator, the folder and the result."""
-    from tfx_estimator.model_fn.bridge.kept.keeping import keep
-
     made: dict[str, Any] = {}
 
     def get(name: str, **params: Any) -> tuple[Any, str, Any]:
@@ -102,8 +104,6 @@ def test_keras_goes_on_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_
 
 def _signatures(tf: Any, folder: str) -> dict[str, Any]:
     """Returns what the signatures of a SavedModel take and return, with their methods."""
-    from tensorflow.python.saved_model.loader_impl import parse_saved_model
-
     (graph,) = parse_saved_model(folder).meta_graphs
     assert list(graph.meta_info_def.tags) == ["serve"]
     return {
@@ -143,7 +143,6 @@ def test_tables_and_their_files_travel_with_an_export(tf: Any, kept: Any, proces
     wanted = json.loads(processes("0").run(USES, "exports", folder, str(tmp_path)))
     (tmp_path / "kept").rename(tmp_path / "moved")
     signature = tf.saved_model.load(str(tmp_path / "moved")).signatures["serving_default"]
-    from tfx_estimator.model_fn.bridge.kept.parts import components
 
     given = dict(components(next(iter(model_fns.text_input())), "features"))
     found = signature(**{name: given[name] for name in signature.structured_input_signature[1]})
@@ -288,9 +287,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_kept_is_refused_in_a_sentence(tf: Any, tmp_path: Path, name: str) -> None:
-    from tfx_estimator.model_fn.bridge.kept.keeping import keep
-    from tfx_estimator.pipeline.base.errors import UserCodeError
-
     params, damage, sentence = REFUSED[name]
     input_fn = model_fns.dense_input()
     estimator = _estimator(tf, name, tmp_path / "model", **params)
