@@ -76,7 +76,7 @@ def test_a_data_dir_with_several_data_sets_is_not_guessed(real_data_dir):
 
 
 def test_the_error_of_an_unknown_name_suggests_the_nearest(data_dir):
-    with refused(DataNotFoundError, "'mnst'", str(data_dir), todo="did you mean mnist"):
+    with refused(DataNotFoundError, "'mnst'", str(data_dir), "did you mean mnist"):
         opened("mnst", data_dir=str(data_dir))
 
 
