@@ -60,6 +60,12 @@ def examples(tmp_path):
     return str(tmp_path / "examples")
 
 
+@pytest.fixture
+def pushed(model, examples, tmp_path):
+    execute(model, tmp_path / "serving", tmp_path / "output", examples=examples)
+    return str(tmp_path / "output")
+
+
 def test_a_version_comes_with_requests_that_its_signatures_answer(model, examples, tmp_path):
     base = tmp_path / "serving"
     pushed = execute(model, base, tmp_path / "output", examples=examples)
@@ -77,9 +83,8 @@ def test_a_version_comes_with_requests_that_its_signatures_answer(model, example
     assert again.get_string_custom_property("pushed_destination") == version
 
 
-def test_in_a_store_the_requests_precede_saved_model_pb(model, examples, bucket, tmp_path):
-    execute(model, tmp_path / "serving", tmp_path / "output", examples=examples)
-    pushed, seen = str(tmp_path / "output"), []
+def test_in_a_store_the_requests_precede_saved_model_pb(pushed, bucket):
+    seen = []
     for _ in until_it_lives(bucket, lambda: push(LocalTree(pushed), ADDRESS), lambda: None):
         for version in filter(str.isdigit, os.listdir(bucket.folder) if bucket.folder.exists() else []):
             seen.append([(bucket.folder / version / name).exists() for name in (FILE, "saved_model.pb")])
