@@ -26,14 +26,9 @@ def outputs(folder: Path, execution: object = "", **kinds: str) -> dict[str, lis
 
 def example(**features: Any) -> bytes:
     """Returns a serialized tf.Example; features are bytes, ints or floats, or lists of them."""
-    import tensorflow as tf
+    from tfx_estimator.pipeline.testing.rows import serialize
 
-    result = tf.train.Example()
-    for name, value in features.items():
-        values = value if isinstance(value, list) else [value]
-        kind = {bytes: "bytes_list", float: "float_list"}.get(type(values[0]), "int64_list")
-        getattr(result.features.feature[name], kind).value.extend(values)
-    return result.SerializeToString()
+    return serialize([features])[0]
 
 
 def write_records(path: object, records: Iterable[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""An object store for tests, registered with TFX's file systems."""
+"""An object store for tests, registered with TFX's file systems; and inputs of a Trainer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.components.trainer.conftest import declaration, digits, settings  # noqa: F401
 
 DIED = 9
 

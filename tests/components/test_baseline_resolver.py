@@ -13,8 +13,6 @@ from tfx_estimator.components.baseline_resolver import BaselineStrategy, write_c
 from tfx_estimator.components.evaluator.executor import _without_unfit_baseline
 from tfx_estimator.components.inventory import note
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def made(tmp_path):
@@ -54,7 +52,6 @@ def resolve(made, tmp_path):
             "candidate": [found[candidate]],
         }
         resolved = BaselineStrategy().resolve_artifacts(None, inputs)
-        assert resolved is not None
         return {key: [artifact.id for artifact in artifacts] for key, artifacts in resolved.items()}
 
     return run

@@ -11,8 +11,6 @@ from tests.folders import contents, write_files
 from tfx_estimator.components import files
 from tfx_estimator.components.files import move_folder, read_json
 
-pytestmark = pytest.mark.unit
-
 FILES = {"saved_model.pb": b"graph", "assets/words.txt": b"a b", "variables/variables.index": b"index", "zebra": b"z"}
 
 

@@ -14,8 +14,6 @@ from tfx_estimator.components import inventory
 from tfx_estimator.components.inventory import checked_inputs, damage, note
 from tfx_estimator.pipeline.base.errors import DamagedDataError, TaskFailedError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def examples(tmp_path):

@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 
-import pytest
-
 from tests.artifacts import artifact
 from tests.folders import write_files
 from tfx_estimator.components import read_files
 from tfx_estimator.pipeline.user_source import opened
-
-pytestmark = pytest.mark.unit
 
 
 def _hash(text: str) -> str:

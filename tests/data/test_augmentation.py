@@ -14,8 +14,6 @@ from tfx_estimator.data.augmentation.draws import Draws
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 SEED, BATCH = 11, 64
 SHAPE = (13, 9, 3)
 POSITIONS = np.arange(BATCH) * 7 + 2**40

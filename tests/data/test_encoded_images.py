@@ -15,8 +15,6 @@ from PIL import Image
 from tfx_estimator.data.encoded_images import decode_encoded
 from tfx_estimator.data.sources.image_decoding import read_image
 
-pytestmark = pytest.mark.unit
-
 SIZES: tuple[Optional[tuple[int, int]], ...] = (None, (6, 5), (20, 17))
 
 

@@ -8,8 +8,6 @@ import pytest
 from tests.data.input_pipelines import SIZES, TOTAL, context, flat, labels
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 def test_evaluation_reads_every_example_exactly_once(make_reader):
     assert sorted(flat(labels(make_reader().input_fn("eval")))) == list(range(TOTAL))

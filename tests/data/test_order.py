@@ -15,8 +15,6 @@ from tfx_estimator.data import input_fn
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
-pytestmark = pytest.mark.unit
-
 # Not multiples of a block, a batch, a window or a number of pipelines.
 SIZES = (1000, 130, 3, 877)
 TOTAL = sum(SIZES)

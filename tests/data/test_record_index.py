@@ -12,8 +12,6 @@ from tfx_estimator.data import record_index
 from tfx_estimator.data.record_index import index_records
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
-pytestmark = pytest.mark.unit
-
 # Bytes of the records of three files; some are longer than one read.
 FILES = ([5, 0, 70_000, 12, 300_000, 1, 1], [], [9] * 20_001)
 

@@ -9,12 +9,11 @@ import tensorflow as tf
 from tfx_estimator.model_fn.layers import PooledConv2D, StatelessDropout, SynchronizedBatchNormalization, dropout_keys
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-pytestmark = pytest.mark.unit
-
 RANDOM = np.random.default_rng(11)
 IMAGES = RANDOM.integers(0, 256, size=(64, 8, 8, 3)).astype(np.float32)
 
 
+@pytest.mark.unit
 @pytest.mark.timeout(180)
 def test_synchronized_normalisation_equals_keras_for_any_mean(codes):
     found = codes.answers("-m", "tests.model_fn.normalisation_process")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tfx_estimator.model_fn.networks import cifar_resnet9
-
-pytestmark = pytest.mark.unit
 
 WIDTH = 4
 

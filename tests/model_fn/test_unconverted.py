@@ -15,8 +15,6 @@ from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 SECTION = {"train_steps": 1, "global_batch_size": 4, "optimizer": {"name": "sgd", "learning_rate": 0.1}}
 IMAGES, LABELS = np.full([4, 3], 8.0, np.float32), np.zeros([4], np.int64)
 # File and name of the functions that called the layer below.

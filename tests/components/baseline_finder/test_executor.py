@@ -17,8 +17,6 @@ from tfx_estimator.components.baseline_finder.executor import Executor
 from tfx_estimator.components.baseline_finder.records import give_baseline, keep_blessed
 from tfx_estimator.components.baseline_resolver import write_comparable
 
-pytestmark = pytest.mark.unit
-
 
 class Pipeline:
     """A pipeline's folder and its models; finds baselines there."""

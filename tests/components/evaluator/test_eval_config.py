@@ -9,8 +9,6 @@ from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
 
-pytestmark = pytest.mark.unit
-
 LABELS = tuple("abcd")
 
 

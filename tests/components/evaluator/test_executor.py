@@ -14,9 +14,9 @@ from tfx.components.evaluator.component import Evaluator as Theirs
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import channel_utils
 
-from tests.artifacts import artifact, outputs
-from tests.components.trainer.conftest import digits, tf_estimator
-from tests.folders import write_files
+from tests.artifacts import outputs
+from tests.components.trainer.conftest import rows_of, tf_estimator  # noqa: F401
+from tfx_estimator import testing
 from tfx_estimator.components.evaluator import Evaluator
 from tfx_estimator.components.evaluator.completion import complete
 from tfx_estimator.components.evaluator.eval_config import eval_config
@@ -25,12 +25,23 @@ from tfx_estimator.components.served_outputs import Scores
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
-
-__all__ = ["digits", "tf_estimator"]
+from tfx_estimator.testing import artifact
 
 pytestmark = [pytest.mark.timeout(300)]
 
 CLASSES = 10
+SPEC = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+
+def images_of(parsed):
+    return tf.cast(tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, 784]), tf.float32) / 255.0
+
+
+def training_data(digits, batch: int, classes: int):
+    """Batches of images and labels below `classes`."""
+    files = tf.io.gfile.glob(f"{digits['examples'][0].uri}/Split-train/*")
+    parsed = tf.data.TFRecordDataset(files).batch(batch).map(lambda records: tf.io.parse_example(records, SPEC))
+    return parsed.map(lambda each: (images_of(each), each["label"] % classes))
 
 
 def head_fn(features, labels, mode):
@@ -78,28 +89,18 @@ def export(digits, tmp_path_factory):
 
     def make(model_fn, classes: int = CLASSES):
         home = tmp_path_factory.mktemp("model")
-        spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-
-        def images(raw):
-            pixels = tf.reshape(tf.io.decode_raw(raw, tf.uint8), [-1, 784])
-            return {"image": tf.cast(pixels, tf.float32) / 255.0}
 
         def input_fn():
-            files = tf.io.gfile.glob(f"{digits['examples'][0].uri}/Split-train/*")
-            parsed = tf.data.TFRecordDataset(files).batch(64).map(lambda batch: tf.io.parse_example(batch, spec))
-            return parsed.map(lambda each: (images(each["image"]), each["label"] % classes)).repeat()
+            return training_data(digits, 64, classes).map(lambda image, label: ({"image": image}, label)).repeat()
 
         def receiver():
             examples = tf.compat.v1.placeholder(tf.string, [None])
-            raw = tf.io.parse_example(examples, {"image": spec["image"]})["image"]
-            return tf.estimator.export.ServingInputReceiver(images(raw), {"examples": examples})
+            image = images_of(tf.io.parse_example(examples, {"image": SPEC["image"]}))
+            return tf.estimator.export.ServingInputReceiver({"image": image}, {"examples": examples})
 
         estimator = tf.estimator.Estimator(model_fn, str(home / "training"))
         estimator.train(input_fn, steps=60)
-        exported = tf.compat.as_str(estimator.export_saved_model(str(home / "exported"), receiver))
-        (home / "artifact").mkdir()
-        Path(exported).rename(home / "artifact" / "Format-Serving")
-        return artifact("Model", home / "artifact")
+        return artifact("Model", estimator.export_saved_model(str(home / "exported"), receiver).decode())
 
     return make
 
@@ -124,10 +125,6 @@ def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
     return made["evaluation"][0].uri, made["blessing"][0].get_int_custom_property("blessed") == 1
 
 
-def schema_in(folder: Path, classes: int = CLASSES):
-    return artifact("Schema", write_files(folder / "schema", {"schema.pbtxt": str(image_schema(classes))}))
-
-
 @pytest.fixture
 def evaluate(digits, tmp_path):
     """Evaluates; returns the metrics by slice and whether the declared thresholds are met."""
@@ -135,8 +132,9 @@ def evaluate(digits, tmp_path):
     def run(model, baseline=None, classes: int = CLASSES, **section):
         examples = digits["examples"][0]
         if classes < CLASSES:
-            examples = _examples_of(classes, examples, tmp_path)
-        inputs = {"examples": [examples], "model": [model], "schema": [schema_in(tmp_path, classes)]}
+            rows = [{**row, "label": row["label"] % classes} for row in rows_of(examples.uri)]
+            examples = testing.examples(rows, splits=("eval",))
+        inputs = {"examples": [examples], "model": [model], "schema": [artifact("Schema", image_schema(classes))]}
         inputs |= {"baseline_model": [baseline]} if baseline else {}
         uri, blessed = run_evaluator(inputs, tmp_path, EvaluatorSection(**section))
         found = {}
@@ -147,26 +145,10 @@ def evaluate(digits, tmp_path):
     return run
 
 
-def _examples_of(classes, examples, folder):
-    """The same, with labels below `classes`."""
-    made = artifact("Examples", folder / "examples")
-    made.split_names = examples.split_names
-    (folder / "examples" / "Split-eval").mkdir(parents=True)
-    with tf.io.TFRecordWriter(str(folder / "examples" / "Split-eval" / "data_tfrecord-00000-of-00001")) as writer:
-        for record in tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator():
-            example = tf.train.Example.FromString(record)
-            values = example.features.feature["label"].int64_list.value
-            values[0] %= classes
-            writer.write(example.SerializeToString())
-    return made
-
-
 def scores_and_labels(model, output, examples, classes: int = CLASSES):
-    records = list(tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator())
-    labels = [tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] % classes for r in records]
-    serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
-    (name,) = serve.structured_input_signature[1]
-    return serve(**{name: tf.constant(records)})[output].numpy(), np.array(labels)
+    rows = rows_of(examples.uri)
+    scores = testing.export_and_serve(f"{model.uri}/Format-Serving", rows)[output]
+    return scores, np.array([row["label"] % classes for row in rows])
 
 
 def expected(model, output, examples, classes: int = CLASSES) -> tuple[float, float]:
@@ -219,36 +201,26 @@ def test_logits_are_distinguished_from_probabilities(evaluate, digits, logits_mo
     check(found[()], *expected(logits_model, "raw", digits["examples"][0]))
 
 
-def keras_model(examples, folder: Path, classes: int):
+def keras_model(digits, folder: Path, classes: int):
     """A run_fn's model as in TFX's examples: a linear last layer, called by a plain signature."""
-    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     width = 1 if classes == 2 else classes
     model = tf.keras.Sequential([tf.keras.layers.Dense(width, input_shape=[784])])
-
-    def images(raw):
-        return tf.cast(tf.reshape(tf.io.decode_raw(raw, tf.uint8), [-1, 784]), tf.float32) / 255.0
-
-    def parse(batch):
-        parsed = tf.io.parse_example(batch, spec)
-        return images(parsed["image"]), parsed["label"] % classes
-
     losses = tf.keras.losses
     loss = losses.BinaryCrossentropy if classes == 2 else losses.SparseCategoricalCrossentropy
     model.compile("adam", loss(from_logits=True))
-    files = tf.io.gfile.glob(f"{examples.uri}/Split-train/*")
-    model.fit(tf.data.TFRecordDataset(files).batch(32).map(parse), epochs=3, verbose=0)
+    model.fit(training_data(digits, 32, classes), epochs=3, verbose=0)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def serve(serialized):
-        return {"raw": model(images(tf.io.parse_example(serialized, {"image": spec["image"]})["image"]))}
+        return {"raw": model(images_of(tf.io.parse_example(serialized, {"image": SPEC["image"]})))}
 
-    model.save(str(folder / "model" / "Format-Serving"), signatures={"serving_default": serve})
+    model.save(str(folder / "model"), signatures={"serving_default": serve})
     return artifact("Model", folder / "model")
 
 
 @pytest.mark.parametrize("classes", [pytest.param(CLASSES, marks=pytest.mark.long), 2])
 def test_logits_are_distinguished_from_probabilities_in_a_keras_model(evaluate, digits, tmp_path, classes):
-    model = keras_model(digits["examples"][0], tmp_path, classes)
+    model = keras_model(digits, tmp_path, classes)
     found, blessed = evaluate(model, classes=classes, min_accuracy=0.6, slices=())
     check(found[()], *expected(model, "raw", digits["examples"][0], classes))
     assert blessed

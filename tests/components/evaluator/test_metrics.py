@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from sklearn.metrics import precision_score, recall_score, roc_auc_score, top_k_accuracy_score
 
-from tests.artifacts import artifact
 from tests.components.evaluator.test_executor import CLASSES, export, logits_fn, run_evaluator
-from tests.components.trainer.conftest import digits, tf_estimator, write_inputs
+from tests.components.trainer.conftest import rows_of, tf_estimator, write_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.run.results import _read_evaluation
 from tfx_estimator.pipeline.run.summary import Summary
+from tfx_estimator.testing import artifact, export_and_serve
 
-__all__ = ["digits", "export", "tf_estimator"]
+__all__ = ["export", "tf_estimator"]
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -81,21 +79,15 @@ def measured(digits, export, tmp_path_factory):
     """One evaluation of a model with logits against a copy as its baseline; and the inputs of scikit-learn."""
     home = tmp_path_factory.mktemp("measured")
     model = export(logits_fn)
-    files = tf.io.gfile.glob(f"{digits['examples'][0].uri}/Split-eval/*")
-    records = list(tf.data.TFRecordDataset(files).take(EXAMPLES).as_numpy_iterator())
-    parsed = [tf.train.Example.FromString(record).features.feature for record in records]
-    labels = np.array([each["label"].int64_list.value[0] for each in parsed])
-    pixels = [np.frombuffer(each["image"].bytes_list.value[0], np.uint8) for each in parsed]
+    rows = rows_of(digits["examples"][0].uri)[:EXAMPLES]
+    labels = np.array([row["label"] for row in rows])
+    pixels = [np.frombuffer(row["image"], np.uint8) for row in rows]
     shade = np.array([each.mean() for each in pixels])
     pairs = list(zip(pixels, labels))
-    # A copy, since a model is never its own baseline.
-    baseline = artifact("Model", home / "baseline")
-    shutil.copytree(model.uri, baseline.uri)
     inputs = write_inputs(home, {"train": pairs[:1], "eval": pairs}, preprocessing_fn)
-    inputs |= {"model": [model], "baseline_model": [baseline]}
-    serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
-    (name,) = serve.structured_input_signature[1]
-    scores = tf.nn.softmax(serve(**{name: tf.constant(records)})["raw"]).numpy()
+    # A copy, since a model is never its own baseline.
+    inputs |= {"model": [model], "baseline_model": [artifact("Model", model.uri)]}
+    scores = tf.nn.softmax(export_and_serve(f"{model.uri}/Format-Serving", rows)["raw"]).numpy()
     truth = {"labels": labels, "ink": np.where(shade > 60, "much", "little"), "shade": shade, "scores": scores}
     slices = [["label", "ink"], {"label": "digit 5"}]
     uri, blessed = _evaluate(inputs, home / "out", slices, METRICS)

@@ -15,8 +15,6 @@ from tfx_estimator.components.evaluator.trial import try_metrics, try_signature
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
 
-pytestmark = pytest.mark.unit
-
 CONFIG = tfma.EvalConfig(model_specs=[tfma.ModelSpec(signature_name="serving_default", label_key="label")])
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 import tensorflow_data_validation as tfdv
@@ -12,11 +12,12 @@ from tfx.types import artifact_utils
 from tfx_bsl.coders import example_coder
 
 from tests.artifacts import artifact, example
+from tests.folders import write_files
+from tests.refusals import refused
+from tfx_estimator import testing
 from tfx_estimator.components.example_validator.executor import Executor
 from tfx_estimator.components.image_schema_gen.executor import image_schema
 from tfx_estimator.pipeline.base.errors import DataValidationError
-
-pytestmark = pytest.mark.unit
 
 _IMAGE = bytes(784)
 
@@ -35,30 +36,21 @@ def validate(tmp_path):
     def run(train, evaluation=_GOOD, num_classes=10):
         schema = image_schema(num_classes)
         options = tfdv.StatsOptions(schema=schema)
-        kinds = {"a": "ExampleStatistics", "b": "Schema", "c": "ExampleAnomalies"}
-        statistics, written, anomalies = (artifact(kind, tmp_path / name) for name, kind in kinds.items())
+        statistics, anomalies = (artifact(f"Example{kind}", tmp_path / kind) for kind in ("Statistics", "Anomalies"))
         statistics.split_names = artifact_utils.encode_split_names(["train", "eval"])
         decoder = example_coder.ExamplesToRecordBatchDecoder()
         for split, records in (("train", train), ("eval", evaluation)):
             result = stats_impl.generate_statistics_in_memory(decoder.DecodeBatch(records), options)
-            os.makedirs(f"{statistics.uri}/Split-{split}")
-            with open(f"{statistics.uri}/Split-{split}/FeatureStats.pb", "wb") as file:
-                file.write(result.SerializeToString())
-        os.makedirs(written.uri)
-        tfdv.write_schema_text(schema, f"{written.uri}/schema.pbtxt")
-        Executor().Do(
-            {"statistics": [statistics], "schema": [written]},
-            {"anomalies": [anomalies]},
-            {"image_bytes": 784, "exclude_splits": "[]"},
-        )
+            write_files(Path(statistics.uri), {f"Split-{split}/FeatureStats.pb": result.SerializeToString()})
+        inputs = {"statistics": [statistics], "schema": [testing.artifact("Schema", schema)]}
+        Executor().Do(inputs, {"anomalies": [anomalies]}, {"image_bytes": 784, "exclude_splits": "[]"})
         return anomalies
 
     return run
 
 
 def _written(folder, split) -> anomalies_pb2.Anomalies:
-    data = (folder / "c" / f"Split-{split}" / "SchemaDiff.pb").read_bytes()
-    return anomalies_pb2.Anomalies.FromString(data)
+    return anomalies_pb2.Anomalies.FromString((folder / "Anomalies" / f"Split-{split}" / "SchemaDiff.pb").read_bytes())
 
 
 def test_clean_examples_have_no_anomaly(validate, tmp_path):
@@ -80,20 +72,16 @@ def test_clean_examples_have_no_anomaly(validate, tmp_path):
     ],
 )
 def test_one_bad_example_among_a_hundred_is_found(validate, tmp_path, bad, texts):
-    with pytest.raises(DataValidationError) as caught:
+    with refused(DataValidationError, *texts, "split 'eval'") as caught:
         validate(_GOOD, [*_GOOD, _example(**bad)])
-    for text in texts:
-        assert text in caught.value.what
-    assert "split 'eval'" in caught.value.what
     assert "split 'train'" not in caught.value.what
     assert list(_written(tmp_path, "eval").anomaly_info) == list(bad)
 
 
 def test_all_anomalies_are_listed_at_once(validate):
-    with pytest.raises(DataValidationError, match="the examples have 2 anomalies") as caught:
+    both = "split 'train', feature 'label'", "split 'eval', feature 'image'"
+    with refused(DataValidationError, "the examples have 2 anomalies", *both):
         validate([*_GOOD, _example(label=77)], [*_GOOD, _example(image=bytes(5))])
-    assert "split 'train', feature 'label'" in caught.value.what
-    assert "split 'eval', feature 'image'" in caught.value.what
 
 
 def test_a_rare_wrong_label_among_many_classes_is_found(validate):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -14,23 +13,16 @@ from tfx_estimator.components.tfds_example_gen.properties import write_propertie
 from tfx_estimator.data.sources import SourceInfo
 from tfx_estimator.pipeline.config.data import Splits
 
-pytestmark = pytest.mark.unit
-
-
-def _run(folder, label_names) -> bytes:
-    examples, schema = artifact("Examples"), artifact("Schema", folder)
-    info = SourceInfo("tiny", "1.0.0", (4, 6, 3), label_names)
-    write_properties(examples, info, "fingerprint", {"train": 1}, Splits())
-    Executor().Do({"examples": [examples]}, {"schema": [schema]}, {})
-    return (folder / "schema.pbtxt").read_bytes()
-
 
 def test_the_labels_are_those_of_the_data_set(tmp_path):
-    schema = text_format.Parse(_run(tmp_path, ("cat", "dog", "fish")), schema_pb2.Schema())
+    examples = artifact("Examples")
+    info = SourceInfo("tiny", "1.0.0", (4, 6, 3), ("cat", "dog", "fish"))
+    write_properties(examples, info, "fingerprint", {"train": 1}, Splits())
+    Executor().Do({"examples": [examples]}, {"schema": [artifact("Schema", tmp_path)]}, {})
+    schema = text_format.Parse((tmp_path / "schema.pbtxt").read_bytes(), schema_pb2.Schema())
     features = {feature.name: feature for feature in schema.feature}
     assert list(features) == ["image", "label"]
-    assert features["image"].type == schema_pb2.BYTES
-    assert features["label"].type == schema_pb2.INT
+    assert (features["image"].type, features["label"].type) == (schema_pb2.BYTES, schema_pb2.INT)
     assert (features["label"].int_domain.min, features["label"].int_domain.max) == (0, 2)
     assert all(feature.presence.min_fraction == 1 for feature in features.values())
 

@@ -8,8 +8,9 @@ from tests.artifacts import artifact
 from tfx_estimator.components.pusher.executor import Executor
 
 
-def execute(model: str, base: str, output: str, blessed=None, infra=None, alone=False, examples=None):
+def execute(model, base, output, blessed=None, infra=None, alone=False, examples=None):
     """Runs it with these blessings; `alone`: the value of a runtime parameter for the folder."""
+    base = str(base)
     pushed, inputs = artifact("PushedModel", output), {"model": [artifact("Model", model)]}
     if blessed is not None:
         inputs["model_blessing"] = [artifact("ModelBlessing", blessed=int(blessed))]

@@ -16,8 +16,6 @@ from tfx_estimator.components.pusher.versions import LocalTree
 from tfx_estimator.pipeline.base import lock
 from tfx_estimator.pipeline.base.errors import PipelineError
 
-pytestmark = pytest.mark.unit
-
 PUSH = """
 import sys
 from tfx_estimator.components.pusher import local_folder

@@ -13,8 +13,8 @@ import pytest
 
 from tests.components.conftest import until_it_lives
 from tests.folders import contents, write_files
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.components.pusher import object_store
+from tfx_estimator.components.pusher.versions import LocalTree
 
 ADDRESS = "store://bucket/serving"
 FILES = {
@@ -28,14 +28,10 @@ FILES = {
 
 @pytest.fixture
 def model(tmp_path: Path):
-    from tfx_estimator.components.pusher.versions import LocalTree
-
     return LocalTree(str(write_files(tmp_path / "model", FILES)))
 
 
 def push(model) -> str:
-    from tfx_estimator.components.pusher import object_store
-
     return object_store.push(model, ADDRESS)
 
 
@@ -79,8 +75,6 @@ def test_an_error_leaves_nothing(bucket, model, monkeypatch):
 
 
 def test_concurrent_pushes_have_their_own_numbers(bucket, model, tmp_path):
-    from tfx_estimator.components.pusher.versions import LocalTree
-
     barrier = threading.Barrier(4)
 
     def push_own(index: int) -> tuple[str, int]:

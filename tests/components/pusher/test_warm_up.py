@@ -19,8 +19,6 @@ from tfx_estimator.data.encoded_images import decode_encoded
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.pipeline.base import errors
 
-pytestmark = pytest.mark.unit
-
 ADDRESS = "store://bucket/serving"
 SHAPE = (2, 3, 1)
 IMAGES = np.random.default_rng(1).integers(0, 256, (10, *SHAPE), np.uint8)
@@ -64,13 +62,13 @@ def examples(tmp_path):
 
 @pytest.fixture
 def pushed(model, examples, tmp_path):
-    execute(model, str(tmp_path / "serving"), str(tmp_path / "output"), examples=examples)
+    execute(model, tmp_path / "serving", tmp_path / "output", examples=examples)
     return str(tmp_path / "output")
 
 
 def test_a_version_comes_with_requests_that_its_signatures_answer(model, examples, tmp_path):
-    base = str(tmp_path / "serving")
-    pushed = execute(model, base, str(tmp_path / "output"), examples=examples)
+    base = tmp_path / "serving"
+    pushed = execute(model, base, tmp_path / "output", examples=examples)
     version = pushed.get_string_custom_property("pushed_destination")
     signatures = tf.saved_model.load(version).signatures
     answered = []
@@ -81,7 +79,7 @@ def test_a_version_comes_with_requests_that_its_signatures_answer(model, example
         np.testing.assert_array_equal(sums, IMAGES[: len(sums)].astype(int).sum((1, 2, 3)))
         answered.append((request.model_spec.signature_name, len(sums)))
     assert answered == [(name, size) for name in ("encoded", "images", "serving_default") for size in (1, 8)]
-    again = execute(model, base, str(tmp_path / "again"), examples=examples)
+    again = execute(model, base, tmp_path / "again", examples=examples)
     assert again.get_string_custom_property("pushed_destination") == version
 
 
@@ -99,5 +97,5 @@ def test_examples_that_cannot_be_read_push_nothing(model, examples, tmp_path):
         file.seek(20)
         file.write(b"\0\0\0\0")
     with pytest.raises(errors.PipelineError, match="corrupted"):
-        execute(model, str(tmp_path / "serving"), str(tmp_path / "output"), examples=examples)
+        execute(model, tmp_path / "serving", tmp_path / "output", examples=examples)
     assert not (tmp_path / "serving").exists()

@@ -14,8 +14,6 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config.data import DataSection
 
-pytestmark = pytest.mark.unit
-
 
 def _key(**changes):
     component = TfdsExampleGen(DataSection(**changes))

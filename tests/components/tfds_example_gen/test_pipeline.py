@@ -20,8 +20,6 @@ from tfx_estimator.pipeline.base.errors import DataValidationError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def run(tmp_path):

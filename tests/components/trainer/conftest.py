@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
@@ -13,11 +14,13 @@ import pytest
 
 from tests.artifacts import artifact, example, outputs, write_records
 from tests.faults.file_operations import Forks
+from tests.folders import write_files
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import TrainingError
 
 SHAPE = (28, 28, 1)
 LABELS = tuple("0123456789")
+PATHS = ("estimator", "keras", "keras_custom_loop")
 TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 
 
@@ -58,6 +61,12 @@ def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[
         for each in jobs:
             each.result()
     return outcomes
+
+
+def each_path(short: str) -> pytest.MarkDecorator:
+    """Runs a test on each path; on all but one with the long tests."""
+    others = (pytest.param(path, marks=pytest.mark.long) for path in PATHS if path != short)
+    return pytest.mark.parametrize("path", [short, *others])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -149,12 +158,8 @@ def write_inputs(
         splits: Images, uint8, and labels.
         analysed: How many examples of training Transform sees; None is all.
     """
-    import tensorflow_transform as tft
-    import tensorflow_transform.beam as tft_beam
-    from apache_beam import Create, Pipeline
-    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-
     from tfx_estimator.components.image_schema_gen.executor import image_schema
+    from tfx_estimator.pipeline.testing.preprocessing import analyze
 
     for split, pairs in splits.items():
         folder = home / "examples" / f"Split-{split}"
@@ -163,17 +168,9 @@ def write_inputs(
             records = (example(image=image.tobytes(), label=int(label)) for image, label in pairs[shard::2])
             write_records(folder / f"data_tfrecord-{shard:05d}-of-00002", records)
     schema = image_schema(10)
-    (home / "schema").mkdir()
-    (home / "schema" / "schema.pbtxt").write_text(str(schema))
-    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
-    raw = [{"image": image.tobytes(), "label": int(label)} for image, label in splits["train"][:analysed]]
-    options = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
-    with Pipeline(argv=options) as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
-        graph = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(preprocess)
-        _ = graph | tft_beam.WriteTransformFn(str(home / "graph"))
-        raw_metadata = str(home / "graph" / tft.TFTransformOutput.RAW_METADATA_DIR)
-        _ = metadata | tft_beam.WriteMetadata(raw_metadata, pipeline)
+    rows = [{"image": image.tobytes(), "label": int(label)} for image, label in splits["train"][:analysed]]
+    shutil.move(analyze(preprocess, rows, schema), home / "graph")
+    write_files(home / "schema", {"schema.pbtxt": str(schema)})
     counts = {f"num_examples_{split}": len(pairs) for split, pairs in splits.items()}
     examples = artifact("Examples", home / "examples", **counts)
     examples.split_names = json.dumps(list(splits))
@@ -250,18 +247,27 @@ def properties_of(settings: Any, steps: int, functions: dict[str, str]) -> dict[
     }
 
 
-def served_accuracy(model: Path, examples: str) -> float:
-    """The accuracy of an exported model on the evaluation examples."""
+def numbers(run: Any, *names: str) -> list[float]:
+    """Returns numbers among a model_run's properties; 0 if one is missing."""
+    return [run.get_float_custom_property(name) for name in names]
+
+
+def rows_of(examples: str) -> list[dict[str, Any]]:
+    """The evaluation examples: `image`, bytes, and `label`."""
     import tensorflow as tf
 
-    served = tf.saved_model.load(str(model / "Format-Serving"))
-    signature = served.signatures["serving_default"]
-    files = tf.io.gfile.glob(f"{examples}/Split-eval/*")
-    records = [record.numpy() for record in tf.data.TFRecordDataset(files)]
-    labels = [tf.train.Example.FromString(record).features.feature["label"].int64_list.value[0] for record in records]
-    (name,) = signature.structured_input_signature[1]
-    found = signature(**{name: tf.constant(records)})["probabilities"].numpy().argmax(-1)
-    return float((found == labels).mean())
+    records = tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples}/Split-eval/*")).as_numpy_iterator()
+    parsed = [tf.train.Example.FromString(record).features.feature for record in records]
+    return [{"image": each["image"].bytes_list.value[0], "label": each["label"].int64_list.value[0]} for each in parsed]
+
+
+def served_accuracy(model: Path, examples: str) -> float:
+    """The accuracy of an exported model on the evaluation examples."""
+    from tfx_estimator.testing import export_and_serve
+
+    rows = rows_of(examples)
+    found = export_and_serve(model / "Format-Serving", rows)["probabilities"].argmax(-1)
+    return float((found == [row["label"] for row in rows]).mean())
 
 
 @pytest.fixture

@@ -20,8 +20,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Distribution
 
-pytestmark = pytest.mark.unit
-
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 RUNTIME: dict[str, Any] = {
@@ -37,6 +35,7 @@ def run_fn(fn_args): tf.estimator.train_and_evaluate(**make(fn_args, None))
 """
 BOTH = RUN + "def trainer_fn(fn_args, schema): ...\n"
 GIVEN = Settings(arguments={"onednn": False})
+OF_RUN_FN = {"trainer_fn": None, "run_fn": "no_such.run_fn"}
 
 
 def properties(component: type = Trainer, **given: Any) -> dict[str, Any]:
@@ -119,19 +118,13 @@ def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_pat
         ({"threads": {"intra_op": object()}}, "Trainer(threads=…): threads.intra_op is an object, builtins.object"),
         ({"gpu": {"memory_limit_mb": 1}}, "\n  gpu.memory_limit_mb: 1\n"),
         ({"onednn": "no idea", "threads": {"intra_op": 0}}, "Trainer(threads=…, onednn=…) has 2 problems"),
-        ({"profile": {}, "trainer_fn": None, "run_fn": "no_such.run_fn"}, "a run_fn runs its own steps"),
-        (
-            {"threads": {"inter_op": 2}, "distribution": {"train": {"strategy": "parameter_server", "workers": 2}}},
-            "would deadlock",
-        ),
+        ({"profile": {}, **OF_RUN_FN}, "a run_fn runs its own steps"),
+        ({"threads": {"inter_op": 2}, "distribution": {"train": "parameter_server:2"}}, "would deadlock"),
         ({"onednn": True, "settings": GIVEN}, "values in one place"),
         ({"warm_start": {"checkpoint": "no/such"}}, "check the path: it is relative to the current folder"),
         ({"warm_start": {}}, "none of the two is given"),
         ({"warm_start": "before"}, "Trainer(warm_start=…) is '"),
-        (
-            {"warm_start": {"checkpoint": "{}"}, "trainer_fn": None, "run_fn": "no_such.run_fn"},
-            "a run_fn makes its own model",
-        ),
+        ({"warm_start": {"checkpoint": "{}"}, **OF_RUN_FN}, "a run_fn makes its own model"),
         ({"settings": Settings(start_timeout="5 min")}, "start_timeout: 5 min"),
         ({"settings": Settings(stall_timeout=float("inf"))}, "Trainer(settings=Settings(stall_timeout=…))"),
     ],

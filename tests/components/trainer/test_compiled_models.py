@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.artifacts import example
-from tests.components.trainer.conftest import Training, make_digits
+from tests.components.trainer.conftest import Training, make_digits, numbers
 from tests.equivalence.conftest import read_losses
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
@@ -78,11 +77,11 @@ def _losses(run: Any) -> list[float]:
 
 
 def _steps(run: Any) -> list[float]:
-    return [run.get_float_custom_property(name) for name in ("first_step", "last_step")]
+    return numbers(run, "first_step", "last_step")
 
 
 def _metrics(run: Any) -> list[float]:
-    found = [run.get_float_custom_property(f"eval_{name}") for name in ("average_loss", "accuracy", "top2")]
+    found = numbers(run, "eval_average_loss", "eval_accuracy", "eval_top2")
     # A missing metric is 0.
     assert min(found) > 0
     return found
@@ -90,16 +89,15 @@ def _metrics(run: Any) -> list[float]:
 
 def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
     """Returns the exported model's answers to images, which are the same for examples."""
-    import tensorflow as tf
+    from tfx_estimator.testing import export_and_serve
 
     images = np.random.default_rng(1).integers(256, size=(count, 28, 28, 1)).astype(np.uint8)
-    signatures = tf.saved_model.load(str(model / "Format-Serving")).signatures
-    records = [example(image=image.tobytes()) for image in images]
-    found = {name: each.numpy() for name, each in signatures["images"](images=tf.constant(images)).items()}
-    by_examples = signatures["serving_default"](examples=tf.constant(records))
+    served = str(model / "Format-Serving")
+    found = export_and_serve(served, [{"images": image} for image in images], signature="images")
+    by_examples = export_and_serve(served, [{"image": image.tobytes()} for image in images])
     for name, each in found.items():
         if each.dtype.kind == "f":
-            np.testing.assert_allclose(each, by_examples[name].numpy(), rtol=0, atol=1e-6)
+            np.testing.assert_allclose(each, by_examples[name], rtol=0, atol=1e-6)
     return found
 
 

@@ -42,23 +42,30 @@ def kept(model_run) -> set[str]:
     return {path.name for path in Path(model_run.uri, "best").glob("*.index")}
 
 
+def check_end(model, model_run, digits, restarts: int, best: int) -> dict[int, float]:
+    """Checks a training that ended at step 80 and exported its best; returns the accuracy of each evaluation."""
+    number = model_run.get_float_custom_property
+    assert (number("restarts"), number("last_step"), number("exported_step")) == (restarts, 80, best)
+    record = {step: metrics["accuracy"] for step, metrics in recorded(model_run).items()}
+    assert list(record) == [20, 40, 60, 80]
+    assert number("eval_accuracy") == record[best]
+    assert served_accuracy(model, digits["examples"][0].uri) == pytest.approx(record[best], abs=1e-6)
+    assert kept(model_run) == {f"best.ckpt-{best}.index"}
+    return record
+
+
 def test_training_stops_without_improvement_and_exports_the_best_with_and_without_a_kill(run, digits):
     """Step 40 is the best, 60 and 80 are worse; it is killed after 60, and only the last checkpoint is kept."""
     model, model_run = run(kill_at=70, keep_best="accuracy", early_stopping={"metric": "loss", "patience": 2})
-    number = model_run.get_float_custom_property
-    assert (number("restarts"), number("last_step"), number("exported_step")) == (1, 80, 40)
-    record = {step: metrics["accuracy"] for step, metrics in recorded(model_run).items()}
-    assert list(record) == [20, 40, 60, 80]
+    record = check_end(model, model_run, digits, restarts=1, best=40)
     assert record[80] < record[40] - 0.2
-    assert number("eval_accuracy") == record[40] == max(record.values())
-    assert served_accuracy(model, digits["examples"][0].uri) == pytest.approx(record[40], abs=1e-6)
+    assert record[40] == max(record.values())
     exported = model_run.get_string_custom_property("exported")
     assert exported.startswith("step 40: the best accuracy, 0.")
     assert "of 4 evaluations; the last, of step 80: 0." in exported
     reason = model_run.get_string_custom_property("stopped_early")
     assert reason.startswith("at step 80 of 100: loss has not improved on ")
     assert reason.endswith(", of step 40, for 2 evaluations")
-    assert kept(model_run) == {"best.ckpt-40.index"}
 
 
 @pytest.mark.long
@@ -75,16 +82,10 @@ def test_the_keras_paths_do_the_same(run, digits, path, options, restarts):
     sgd = {"name": "sgd", "learning_rate": 0.01, "schedule": "constant"}
     rules = {"keep_best": WORST, "early_stopping": {**WORST, "patience": 3}}
     model, model_run = run(path, optimizer=sgd, **rules, **options)
-    number = model_run.get_float_custom_property
-    assert (number("restarts"), number("last_step"), number("exported_step")) == (restarts, 80, 20)
-    record = {step: metrics["accuracy"] for step, metrics in recorded(model_run).items()}
-    assert list(record) == [20, 40, 60, 80]
+    record = check_end(model, model_run, digits, restarts, best=20)
     assert record[20] < record[80] - 0.01
-    assert number("eval_accuracy") == record[20]
-    assert served_accuracy(model, digits["examples"][0].uri) == pytest.approx(record[20], abs=1e-6)
     reason = model_run.get_string_custom_property("stopped_early")
     assert reason.startswith("at step 80 of 100: average_loss has not improved on ")
-    assert kept(model_run) == {"best.ckpt-20.index"}
 
 
 @pytest.mark.long

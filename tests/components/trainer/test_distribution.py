@@ -54,7 +54,6 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
     assert not list(training.root.rglob("model.ckpt-*"))
 
 
-@pytest.mark.unit
 def test_workers_shuffle_alike_without_a_seed_in_the_run_config(tmp_path):
     import tensorflow as tf
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import Training
+from tests.components.trainer.conftest import Training, numbers, rows_of
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.stack import stacks
@@ -87,10 +86,8 @@ def test_a_declared_network_is_trained_evaluated_and_exported(trained):
     assert tf.train.latest_checkpoint(str(run)).endswith("model.ckpt-60")
     assert list(run.glob("events.out.tfevents.*"))
     assert json.loads((run / "declaration.json").read_text())["trainer"]["train_epochs"] == 1.33
-    assert model_run.get_float_custom_property("train_epochs") == 1.33
     assert (run / "logs" / "chief-0.attempt-1.log").stat().st_size > 0
-    assert model_run.get_float_custom_property("last_step") == 60
-    assert model_run.get_float_custom_property("first_step") == 0
+    assert numbers(model_run, "train_epochs", "first_step", "last_step") == [1.33, 0, 60]
     assert model_run.get_float_custom_property("eval_accuracy") > 0.85
     # No other files are left.
     (note,) = (training.root / "training").iterdir()
@@ -101,17 +98,16 @@ def test_images_and_examples_are_served_alike_and_as_evaluated(trained, digits):
     import numpy as np
     import tensorflow as tf
 
+    from tfx_estimator.testing import export_and_serve
+
     _, model, model_run = trained
+    rows = rows_of(digits["examples"][0].uri)
+    images = np.stack([np.frombuffer(row["image"], np.uint8) for row in rows]).reshape(-1, 28, 28, 1)
     serving = tf.saved_model.load(str(model / "Format-Serving"))
-    files = tf.io.gfile.glob(os.path.join(digits["examples"][0].uri, "Split-eval", "*"))
-    records = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
-    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-    parsed = tf.io.parse_example(records, spec)
-    images = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, 28, 28, 1])
-    by_image = serving.signatures["images"](images=images)["probabilities"].numpy()
-    by_example = serving.signatures["serving_default"](examples=tf.constant(records))["probabilities"].numpy()
+    by_image = serving.signatures["images"](images=tf.constant(images))["probabilities"].numpy()
+    by_example = export_and_serve(model / "Format-Serving", rows)["probabilities"]
     np.testing.assert_array_equal(by_image, by_example)
-    accuracy = float((by_image.argmax(-1) == parsed["label"].numpy()).mean())
+    accuracy = float((by_image.argmax(-1) == [row["label"] for row in rows]).mean())
     assert accuracy == pytest.approx(model_run.get_float_custom_property("eval_accuracy"), abs=1e-6)
 
 
@@ -135,8 +131,7 @@ def test_an_error_of_the_users_code_is_reported_with_its_line_not_retried_and_a_
         model, model_run = jobs[1].run(made)
         assert scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER) == ""
     # Interrupted at step 30; the last checkpoint is of step 20.
-    assert model_run.get_float_custom_property("first_step") == 20
-    assert model_run.get_float_custom_property("last_step") == 60
+    assert numbers(model_run, "first_step", "last_step") == [20, 60]
     assert (model / "Format-Serving" / "saved_model.pb").exists()
     logs = sorted(path.name for path in (Path(model_run.uri) / "logs").glob("*.log"))
     assert logs == ["chief-0.attempt-1.log", "chief-0.attempt-2.log"]
@@ -194,7 +189,6 @@ def test_a_killed_task_is_reported_with_its_signal_and_its_export_is_finished(tr
     # Other deadlines, restarts and logging keep the same training.
     values["trainer"].update(log_every_steps=7, distribution={"max_restarts": 2, "network": "host"})
     model, model_run = training.run(settings(**values, stall_timeout=99.0))
-    assert model_run.get_float_custom_property("first_step") == 60
-    assert model_run.get_float_custom_property("last_step") == 60
+    assert numbers(model_run, "first_step", "last_step") == [60, 60]
     assert model_run.get_float_custom_property("eval_accuracy") > 0.7
     assert (model / "Format-Serving" / "saved_model.pb").exists()

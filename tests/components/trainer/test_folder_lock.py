@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import refused
 from tests.root import start_python
 from tfx_estimator.components.trainer.training_claim import locked, only_job
 from tfx_estimator.pipeline.base.errors import RETRYABLE, TrainingError
-
-pytestmark = pytest.mark.unit
 
 # Holds the folder in a process that starts another one, which outlives it.
 HOLDER = """
@@ -34,11 +33,9 @@ def test_the_second_run_reports_the_holder_of_the_folder_until_that_is_killed(tm
     folder = str(tmp_path / "training" / "abc")
     with start_python("-c", HOLDER, folder) as holder:
         left = int(holder.stdout.readline())
-        refused = pytest.raises(TrainingError, match=r"another run uses .*training/abc: process ")
-        with refused as raised, only_job(folder, False):
+        what = f"training/abc: process {holder.pid} on {socket.gethostname()}, since 20"
+        with refused(TrainingError, "another run uses ", what, todo=f"kill {holder.pid}"), only_job(folder, False):
             pass
-        assert f"process {holder.pid} on {socket.gethostname()}, since 20" in raised.value.what
-        assert f"kill {holder.pid}" in raised.value.todo
         # Another training is not disturbed.
         with only_job(f"{folder}d", False):
             pass
@@ -79,11 +76,11 @@ def _held_elsewhere(path: Path):
 def test_a_process_of_another_machine_is_not_suggested_for_killing(tmp_path, monkeypatch):
     monkeypatch.delenv(RETRYABLE, raising=False)
     path = tmp_path / "training" / "abc.lock"
-    refused = pytest.raises(TrainingError, match="process 17 on node-7, since 20")
-    with _held_elsewhere(path), refused as raised, locked(str(path)[: -len(".lock")]):
+    todo = f"on NFS 3 the lock of a lost machine stays: then remove {path}"
+    theirs = refused(TrainingError, "process 17 on node-7, since 20", todo=todo)
+    with _held_elsewhere(path), theirs as raised, locked(str(path)[: -len(".lock")]):
         raise AssertionError
     assert "kill" not in raised.value.todo
-    assert f"on NFS 3 the lock of a lost machine stays: then remove {path}" in raised.value.todo
     assert raised.value.retryable
 
 
@@ -91,8 +88,8 @@ def test_in_a_cluster_the_chief_holds_it(tmp_path, monkeypatch):
     folder = str(tmp_path / "training" / "abc")
     cluster = {"chief": ["localhost:1"], "worker": ["localhost:2"]}
     with only_job(folder, False):
-        for kind, refused in (("worker", False), ("chief", True)):
+        for kind, holds in (("worker", False), ("chief", True)):
             task = {"type": kind, "index": 0}
             monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-            with pytest.raises(TrainingError) if refused else contextlib.nullcontext(), only_job(folder, False):
+            with pytest.raises(TrainingError) if holds else contextlib.nullcontext(), only_job(folder, False):
                 pass

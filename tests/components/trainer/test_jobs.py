@@ -13,8 +13,6 @@ from tfx_estimator.components.trainer.protocol.events import request_stop, stop_
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.errors import DeclarationError, TaskFailedError
 
-pytestmark = pytest.mark.unit
-
 
 def fail() -> None:
     with logs_folder("store://bucket/training") as logs:

@@ -9,10 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+from sklearn.datasets import load_digits
 
+import tfx_estimator
 from tests.components.trainer.conftest import Training, served_accuracy
 from tests.equivalence.conftest import largest_difference, read_losses, read_weights
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.config.load import load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -23,8 +28,6 @@ CLOSE = 1e-5
 
 def model_fn(features: Any, labels: Any, mode: str) -> Any:
     """A small network, as code of TensorFlow 1 has it."""
-    import tensorflow as tf
-
     v1 = tf.compat.v1
     logits = v1.layers.dense(tf.nn.relu(v1.layers.dense(v1.layers.flatten(features["image"]), 32)), 10)
     outputs = {"probabilities": tf.nn.softmax(logits), "class": tf.argmax(logits, 1)}
@@ -41,9 +44,6 @@ def model_fn(features: Any, labels: Any, mode: str) -> Any:
 
 def input_fn() -> Any:
     """The digits, standardised."""
-    import tensorflow as tf
-    from sklearn.datasets import load_digits
-
     bunch = load_digits()
     images = np.pad(bunch.images.repeat(3, axis=1).repeat(3, axis=2) / 16, ((0, 0), (2, 2), (2, 2)))[..., np.newaxis]
     images = ((images - images.mean()) / images.std()).astype(np.float32)
@@ -53,10 +53,6 @@ def input_fn() -> Any:
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trains an Estimator, and keeps its training in the folder `converted`."""
-    import tensorflow as tf
-
-    import tfx_estimator
-
     folder = tmp_path_factory.mktemp("kept")
     estimator = tf.estimator.Estimator(model_fn, str(folder / "model"), tf.estimator.RunConfig(tf_random_seed=3))
     estimator.train(input_fn, steps=KEPT)
@@ -95,8 +91,6 @@ def whole(kept: Path, digits: Any, settings: Any, tmp_path_factory: pytest.TempP
 
 
 def test_training_goes_on_from_the_kept_step(whole: Any, kept: Path, digits: Any) -> None:
-    import tensorflow as tf
-
     variables, served, run = whole
     assert [step for step, _ in read_losses(run.uri)] == list(range(KEPT + 1, LAST + 1))
     assert variables["global_step"] == LAST
@@ -110,7 +104,6 @@ def test_training_goes_on_from_the_kept_step(whole: Any, kept: Path, digits: Any
     exported = tf.saved_model.load(str(served / "Format-Serving")).signatures["images"]
     images = np.random.default_rng(1).integers(0, 255, (7, 28, 28, 1), np.uint8)
     found = exported(images=tf.constant(images))
-    import tensorflow_transform as tft
 
     layer = tft.TFTransformOutput(digits["transform_graph"][0].uri).transform_features_layer()
     expected = model.call(layer({"image": tf.constant([each.tobytes() for each in images])}))
@@ -142,8 +135,6 @@ def test_replicas_go_on_as_one(go_on: Any, whole: Any, strategy: dict[str, Any])
 
 
 def test_what_a_kept_training_cannot_be_is_told_first(tmp_path: Path) -> None:
-    from tfx_estimator.pipeline.config.load import load
-
     (tmp_path / "converted").mkdir()
     (tmp_path / "converted" / "network.py").write_text("class Training: ...")
     proof = {"uncut": "it applies in a condition", "step": KEPT, "left_out": ["the hook Logging"]}

@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source import fingerprint, modules
 from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
 
-pytestmark = pytest.mark.unit
-
 TRAINER = "tfx_estimator.components.trainer"
 # This project's modules in a training process: its entry, and those loaded by name.
 ENTRIES = (
@@ -32,28 +30,13 @@ ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.user_input")
 # model, and must not retrain one.
 OPERATIONAL = {
     "tfx_estimator.components",
-    "tfx_estimator.components.files",
-    "tfx_estimator.components.read_files",
+    *(f"tfx_estimator.components.{name}" for name in ("execution", "files", "read_files", "served_outputs")),
     "tfx_estimator.data.sources.files",
     "tfx_estimator.model_fn.bridge.written",
-    "tfx_estimator.components.execution",
-    "tfx_estimator.components.served_outputs",
     TRAINER,
-    f"{TRAINER}.best",
-    f"{TRAINER}.checkpoint",
-    f"{TRAINER}.estimator",
-    f"{TRAINER}.estimator.checkpoints",
-    f"{TRAINER}.estimator.hooks",
-    f"{TRAINER}.patch",
-    f"{TRAINER}.estimator.recorded_params",
-    f"{TRAINER}.job",
-    f"{TRAINER}.keras",
-    f"{TRAINER}.keras.curves",
-    f"{TRAINER}.measuring",
-    f"{TRAINER}.observers",
-    f"{TRAINER}.settings",
-    f"{TRAINER}.user_input",
-    f"{TRAINER}.user_input.input_check",
+    *(f"{TRAINER}.{name}" for name in ("best", "checkpoint", "job", "measuring", "observers", "patch", "settings")),
+    *(f"{TRAINER}.estimator{name}" for name in ("", ".checkpoints", ".hooks", ".recorded_params")),
+    *(f"{TRAINER}.{name}" for name in ("keras", "keras.curves", "user_input", "user_input.input_check")),
 }
 OPERATIONAL_ROOMS = tuple(
     f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "supervisor")
@@ -102,8 +85,6 @@ def test_every_module_that_training_imports_is_in_the_key_or_irrelevant(imported
 def changes_settings(name: str) -> bool:
     """True if a function of the module takes the Trainer's settings and returns changed ones."""
     module = modules.find_module(name)
-    assert module is not None
-    assert module.file is not None
     for each in ast.walk(ast.parse(module.file.read_text())):
         if isinstance(each, ast.FunctionDef) and each.returns:
             taken = [ast.unparse(given.annotation) for given in each.args.args if given.annotation]

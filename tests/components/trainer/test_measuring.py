@@ -16,8 +16,6 @@ from tfx_estimator.components.trainer.measuring import Meter
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
 
-pytestmark = pytest.mark.unit
-
 
 def model_fn(features: tf.Tensor, labels: Any, mode: str) -> tf.estimator.EstimatorSpec:
     """Adds up its inputs."""
@@ -109,20 +107,15 @@ def test_the_models_actual_examples_are_counted(tmp_path, monkeypatch, input_fn,
     assert found.examples == examples
 
 
-def test_a_constant_batch_replaces_the_data_set(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("input_fn", "task", "constant"), [(batches, CHIEF, True), (tensors, WORKER, False)])
+def test_a_constant_batch_replaces_a_data_set_and_no_tensors(tmp_path, monkeypatch, input_fn, task, constant):
     folder = ask(monkeypatch, tmp_path, constant_input=True)
-    assert train(batches, tmp_path) == 40 * sum(range(2))
+    # The first batch is 0 and 1; the tensor is 1.
+    assert train(input_fn, tmp_path, task) == 40
     (found,) = TaskMeasurement.load_all(str(folder))
-    assert found.constant_input
-
-
-def test_an_input_fn_that_returns_tensors_is_not_changed_and_reported(tmp_path, monkeypatch):
-    folder = ask(monkeypatch, tmp_path, constant_input=True)
-    assert train(tensors, tmp_path, task=WORKER) == 40
-    (found,) = TaskMeasurement.load_all(str(folder))
-    assert (found.task, found.constant_input) == ("worker-0", False)
+    assert (found.task, found.constant_input) == (f"{task}-0", constant)
     # Only the chief's steps are the parameter servers' clock.
-    assert not (folder / "begin").exists()
+    assert (folder / "begin").exists() == (task == CHIEF)
 
 
 def test_a_parameter_server_measures_between_the_chiefs_steps(tmp_path, monkeypatch):

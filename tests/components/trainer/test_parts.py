@@ -12,13 +12,7 @@ from tfx.types import Channel, standard_artifacts
 from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.protocol.events import (
-    Event,
-    ProgressReader,
-    ProgressWriter,
-    request_stop,
-    stop_step,
-)
+from tfx_estimator.components.trainer.protocol import events
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.process import _inherited
@@ -28,14 +22,12 @@ from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 def test_progress_is_read_line_by_line_as_it_arrives(tmp_path):
     path = tmp_path / "progress.jsonl"
-    reader = ProgressReader(str(path))
+    reader = events.ProgressReader(str(path))
     assert reader.read() == []
-    ProgressWriter(str(path)).write(Event.STEP, step=1, loss=0.5)
+    events.ProgressWriter(str(path)).write(events.Event.STEP, step=1, loss=0.5)
     with path.open("a") as file:
         file.write('{"event": "st')
     assert [event["step"] for event in reader.read()] == [1]
@@ -74,10 +66,10 @@ def test_a_stop_keeps_its_exit_code_between_processes():
 
 def test_the_first_request_for_the_step_to_stop_at_counts(tmp_path):
     path = str(tmp_path / "stop")
-    assert stop_step(path) is None
+    assert events.stop_step(path) is None
     for step in (120, 125):
-        request_stop(path, step)
-    assert stop_step(path) == 120
+        events.request_stop(path, step)
+    assert events.stop_step(path) == 120
     assert [each.name for each in tmp_path.iterdir()] == ["stop"]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.components.trainer.conftest import PATHS, each_path
+
 # Strategies by the name of `tests.techniques.options`.
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 CENTRAL = {"strategy": "central_storage", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 SERVERS = {"strategy": "parameter_server", "workers": 2, "ps": 1}
-PATHS = ("estimator", "keras", "keras_custom_loop")
 
 
 @pytest.fixture
@@ -42,11 +43,9 @@ def _ops_in_16_bits(saved_model):
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "path", ["keras", *(pytest.param(path, marks=pytest.mark.long) for path in ("estimator", "keras_custom_loop"))]
-)
+@each_path("keras")
 def test_float16_counts_skipped_steps(run, path):
-    own = {"model": "steep:network", "optimizer": {"name": "sgd", "learning_rate": 1e-7}}
+    own = {"model": "small:steep", "optimizer": {"name": "sgd", "learning_rate": 1e-7}}
     skipped = run(path, "mixed_float16", MIRRORED, steps=20, **own).get_float_custom_property("skipped_steps")
     assert 3 <= skipped <= 15
 

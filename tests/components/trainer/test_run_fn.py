@@ -72,7 +72,6 @@ def run(tmp_path: Path):
     return call
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("saved", "serving", "evaluated"),
     [
@@ -99,7 +98,6 @@ def test_saved_models_are_adopted(run, saved, serving, evaluated):
     assert (_saved(exports / EVAL) if (exports / EVAL).exists() else None) == evaluated
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("saved", [[], [EVAL], [f"{SERVING}/export/taxi/temp-8"], [f"{SERVING}/1"]])
 def test_nothing_to_serve_is_refused(run, tmp_path, saved):
     with pytest.raises(ExportError, match="training ended without a model"):
@@ -107,7 +105,6 @@ def test_nothing_to_serve_is_refused(run, tmp_path, saved):
     assert not (tmp_path / "training" / "exported").exists()
 
 
-@pytest.mark.unit
 def test_in_a_cluster_only_the_chief_publishes(run, tmp_path):
     exports = run([SERVING, EVAL], TaskSpec("worker", 1, 1, tf_config="{}"))
     assert not exports.exists()
@@ -129,7 +126,6 @@ def executor(monkeypatch):
     return _TrainingExecutor
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("resumes", [False, True])
 def test_an_estimator_that_finds_its_checkpoints_always_exports(run, tmp_path, executor, resumes):
     before = executor.run_local
@@ -140,7 +136,6 @@ def test_an_estimator_that_finds_its_checkpoints_always_exports(run, tmp_path, e
     assert (executor.run_local is not before) == resumes
 
 
-@pytest.mark.unit
 def test_finished_training_is_evaluated_and_exported(tmp_path, executor):
     def data():
         return tf.data.Dataset.from_tensors(({"x": [[1.0], [2.0]]}, [[1.0], [2.0]])).repeat()

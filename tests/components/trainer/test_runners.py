@@ -7,7 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
+from ml_metadata import proto
+from tfx.dsl.compiler import compiler
+from tfx.dsl.components.common.importer import Importer
+from tfx.orchestration import data_types_utils, metadata
+from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
+from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
+from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+from tfx.orchestration.pipeline import Pipeline
+from tfx.orchestration.portable import execution_publish_utils, inputs_utils
+from tfx.types import standard_artifacts
 
+from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
 # Saves a model that adds a number from custom_config, and writes its other arguments to arguments.json.
@@ -37,13 +50,6 @@ def pipeline(tmp_path: Path, monkeypatch):
     (tmp_path / "examples").mkdir()
 
     def make(name: str = "one", **arguments: Any) -> Any:
-        from tfx.dsl.components.common.importer import Importer
-        from tfx.orchestration import metadata
-        from tfx.orchestration.pipeline import Pipeline
-        from tfx.types import standard_artifacts
-
-        from tfx_estimator.components.trainer import Trainer
-
         examples = Importer(
             str(tmp_path / "examples"),
             standard_artifacts.Examples,
@@ -86,25 +92,14 @@ def check(properties: dict[str, Any]) -> None:
     assert json.loads(properties["custom_config"]) == {"add": 2.0}
 
 
-@pytest.mark.unit
 def test_the_local_runners_node_carries_the_settings(pipeline):
-    from tfx.dsl.compiler import compiler
-    from tfx.orchestration import data_types_utils
-    from tfx.orchestration.portable import inputs_utils
-
     compiled = compiler.Compiler().compile(pipeline(**arguments("run_fn")))
     node = compiled.nodes[1].pipeline_node
     parameters = inputs_utils.resolve_parameters_with_schema(node_parameters=node.parameters)
     check(data_types_utils.build_parsed_value_dict(parameters))
 
 
-@pytest.mark.unit
 def test_kubeflow_v2_passes_them_to_the_container(pipeline, tmp_path):
-    from google.protobuf import json_format
-    from kfp.pipeline_spec import pipeline_spec_pb2
-    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
-
     file = tmp_path / "pipeline.json"
     config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image="image")
     kubeflow_v2_dag_runner.KubeflowV2DagRunner(config, output_filename=str(file)).run(
@@ -121,10 +116,6 @@ def test_kubeflow_v2_passes_them_to_the_container(pipeline, tmp_path):
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 def test_irrelevant_settings_do_not_miss_tfxs_cache_and_each_pipeline_has_its_own(pipeline, tmp_path):
-    from ml_metadata import proto
-    from tfx.orchestration import metadata
-    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
-
     # Both are built before either runs.
     one = pipeline("one", settings=Settings(stall_timeout=55.0), distribution={"max_restarts": 1})
     two = pipeline("two", settings=Settings(stall_timeout=66.0))
@@ -153,9 +144,6 @@ def test_irrelevant_settings_do_not_miss_tfxs_cache_and_each_pipeline_has_its_ow
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 def test_a_training_that_was_not_recorded_in_ml_metadata_is_adopted_by_the_next_run(pipeline, tmp_path, monkeypatch):
-    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
-    from tfx.orchestration.portable import execution_publish_utils
-
     publish = execution_publish_utils.publish_succeeded_execution
 
     def refuse(*args: Any, **kwargs: Any) -> Any:

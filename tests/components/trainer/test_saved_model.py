@@ -9,8 +9,6 @@ from tests.folders import write_files
 from tfx_estimator.components.trainer import export
 from tfx_estimator.pipeline.base import errors
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_damaged_saved_model_is_refused(tmp_path):
     model = tmp_path / "model"

@@ -6,9 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from tests.components.trainer.conftest import each_path
 from tests.root import answers
+from tfx_estimator.components.trainer import seeds
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 HERE = Path(__file__).resolve().parent
 PROCESS = HERE / "seeds_process.py"
@@ -44,12 +49,10 @@ def test_another_process_gives_the_same_bits_only_with_the_same_seed():
 
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "path", ["estimator", *(pytest.param(path, marks=pytest.mark.long) for path in ("keras", "keras_custom_loop"))]
-)
+@each_path("estimator")
 def test_a_resumed_training_repeats_no_random_numbers(train, tmp_path, path):
     file = tmp_path / "drawn"
-    section = {"model": "drawing:network", "params": {"file": str(file)}, "distribution": {"max_restarts": 0}}
+    section = {"model": "small:drawing", "params": {"file": str(file)}, "distribution": {"max_restarts": 0}}
     for steps in (3, 6):
         _, run = train(path, steps, save_checkpoints_steps=3, **section)
         assert run.get_float_custom_property("first_step") == steps - 3
@@ -73,21 +76,14 @@ def test_a_resumed_training_repeats_no_random_numbers(train, tmp_path, path):
 def test_two_workers_draw_different_random_numbers(train, tmp_path, path, strategy, steps):
     file = tmp_path / "drawn"
     distribution = {"train": strategy, "max_restarts": 0}
-    train(path, 3 if steps else 200, model="drawing:network", params={"file": str(file)}, distribution=distribution)
+    train(path, 3 if steps else 200, model="small:drawing", params={"file": str(file)}, distribution=distribution)
     # Each layer draws in each step in both workers.
     drawn = file.read_text().split()
     assert len(drawn) == len(set(drawn))
     assert len(drawn) == 3 * steps if steps else len(drawn) >= 3 * 200
 
 
-@pytest.mark.unit
 def test_at_step_0_layers_draw_unchanged_and_later_differently_at_each_step():
-    import numpy as np
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer import seeds
-    from tfx_estimator.pipeline.config.trainer import TrainerSection
-
     section, layers = TrainerSection(model="m:f", train_steps=9, seed=5), tf.keras.layers
     images = tf.constant(np.random.default_rng(1).uniform(100, 150, size=(4, 8, 8, 3)).astype(np.float32))
 
@@ -109,14 +105,8 @@ def test_at_step_0_layers_draw_unchanged_and_later_differently_at_each_step():
     assert len(set(found)) == len(found) == len(places) * 2 * 3
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("checkpoint_format", ["checkpoint", "saver"])
 def test_the_step_is_found_in_either_checkpoint_of_a_compiled_model(tmp_path, checkpoint_format):
-    import numpy as np
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer import seeds
-
     model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(4,))])
     model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
     estimator = tf.keras.estimator.model_to_estimator(

@@ -22,28 +22,13 @@ from tfx_estimator.pipeline.config.json_schema import json_schema
 from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.section import Section
 
-pytestmark = pytest.mark.unit
-
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 OPERATIONAL = {
-    "trainer.keep_checkpoint_max",
-    "trainer.log_every_steps",
-    "trainer.steps_per_execution",
-    "trainer.intra_op_threads",
-    "trainer.threads",
-    "trainer.gpu",
-    "trainer.onednn",
-    "trainer.profile",
-    "trainer.model_parallel",
-    "trainer.parallel_parts",
-    "trainer.pipeline_parallel.devices",
-    "trainer.start_timeout",
-    "trainer.stall_timeout",
-    "trainer.distribution.acknowledge",
-    "trainer.distribution.max_restarts",
-    "trainer.distribution.network",
-    "trainer.distribution.train.timeout_seconds",
-    "trainer.distribution.train.tpu",
+    *(f"trainer.{name}" for name in ("keep_checkpoint_max", "log_every_steps", "steps_per_execution", "profile")),
+    *(f"trainer.{name}" for name in ("intra_op_threads", "threads", "gpu", "onednn", "start_timeout", "stall_timeout")),
+    *(f"trainer.{name}" for name in ("model_parallel", "parallel_parts", "pipeline_parallel.devices")),
+    *(f"trainer.distribution.{name}" for name in ("acknowledge", "max_restarts", "network")),
+    *(f"trainer.distribution.train.{name}" for name in ("timeout_seconds", "tpu")),
 }
 
 

@@ -24,8 +24,6 @@ from tfx_estimator.components.trainer.training_claim import _Claim, claimed, pro
 from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError
 
-pytestmark = pytest.mark.unit
-
 BEAT, PATIENCE = 0.1, 1.0
 FOLDER, CLAIM = f"gs://{BUCKET}/training/abc-600", "training/abc-600.claim"
 

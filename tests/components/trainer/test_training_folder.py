@@ -22,8 +22,6 @@ from tfx_estimator.pipeline.base.errors import TaskStalledError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.user_source import opened
 
-pytestmark = pytest.mark.unit
-
 
 def _locate(
     settings=None,
@@ -293,11 +291,7 @@ def test_an_incompletely_adopted_checkpoint_does_not_count(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("step", "trainer", "messages"),
     [
-        (
-            4,
-            {"optimizer": {"schedule": "constant"}},
-            ["of 10 steps, is at step 4: training resumes from there, to 20"],
-        ),
+        (4, {"optimizer": {"schedule": "constant"}}, ["of 10 steps, is at step 4: training resumes from there, to 20"]),
         (4, {}, ["training resumes from there", "that of 10 steps is cut at step 4, and from there the rate is"]),
         (10, {}, ["training resumes from there", "10 steps had ended at step 10, and from there"]),
         (

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.components.trainer.conftest import each_path
+
 pytestmark = [pytest.mark.timeout(180)]
 
 
@@ -21,14 +23,7 @@ def _evaluated(run) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "keras",
-        pytest.param("estimator", marks=pytest.mark.long),
-        pytest.param("keras_custom_loop", marks=pytest.mark.long),
-    ],
-)
+@each_path("keras")
 def test_a_process_that_trains_alone_evaluates_as_often_as_declared(train, path):
     _, run = train(path, 240, save_checkpoints_steps=10, distribution={"throttle_secs": 1})
     steps = _evaluated(run)
@@ -41,7 +36,7 @@ def test_a_process_that_trains_alone_evaluates_as_often_as_declared(train, path)
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
 def test_evaluations_during_training_do_not_change_it(train, path):
     # Layers use TensorFlow's process-wide random state; trained in a separate folder.
-    section = {"model": "dropping:network", "deterministic": True, "save_checkpoints_steps": 10}
+    section = {"model": "small:dropping", "deterministic": True, "save_checkpoints_steps": 10}
     alone, watched = (
         train(path, 600, log_every_steps=20, distribution={"throttle_secs": seconds}, **section)[1]
         for seconds in (None, 1)

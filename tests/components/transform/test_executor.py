@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import importlib
 import itertools
@@ -13,17 +14,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 from apache_beam.transforms import util
-from google.protobuf import text_format
-from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tests.artifacts import artifact, example, outputs, write_records
+from tests.folders import write_files
+from tfx_estimator import testing
 from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.transform.executor import checked, retrying_renames
 from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source.frames import is_users_module
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(
@@ -53,10 +52,14 @@ def test_tensors_of_all_kinds_are_accepted():
     assert checked(lambda inputs: inputs)(tensors) is tensors
 
 
+def found(named):
+    """The preprocessing_fn that the executor finds."""
+    return Transform.EXECUTOR_SPEC.executor_class()._GetPreprocessingFn(named, {})
+
+
 def test_the_component_checks_the_result_of_its_preprocessing_fn(importable):
     (importable / "returns_nothing.py").write_text("def preprocessing_fn(inputs):\n    pass\n")
-    executor = Transform.EXECUTOR_SPEC.executor_class()
-    function = executor._GetPreprocessingFn({"preprocessing_fn": "returns_nothing.preprocessing_fn"}, {})
+    function = found({"preprocessing_fn": "returns_nothing.preprocessing_fn"})
     with pytest.raises(UserCodeError, match=r"returned None\n.*returns_nothing.py\", line 1"):
         function({})
 
@@ -69,9 +72,7 @@ def test_only_the_modules_of_a_preprocessing_fn_of_tensorflow_1_see_it(importabl
     )
     text = "from of_1 import scaled\n\ndef preprocessing_fn(inputs):\n    return {'half': scaled(inputs['x'])}\n"
     (importable / "prepares_as_1.py").write_text(text)
-    executor = Transform.EXECUTOR_SPEC.executor_class()
-    named = {"preprocessing_fn": "prepares_as_1.preprocessing_fn", "custom_config": '{"tf1": true}'}
-    function = executor._GetPreprocessingFn(named, {})
+    function = found({"preprocessing_fn": "prepares_as_1.preprocessing_fn", "custom_config": '{"tf1": true}'})
     assert function({"x": tf.constant([3])})["half"].numpy().tolist() == [1.5]
     assert not hasattr(sys.modules["tensorflow"], "to_float")
 
@@ -87,9 +88,6 @@ def test_a_dry_run_shows_it_to_the_preprocessing_fn_alone(importable):
         importlib.import_module("no_longer_as_1")
 
 
-SCHEMA = """
-feature { name: "x" type: FLOAT presence { min_fraction: 1 } shape { dim { size: 1 } } }
-"""
 MOMENTS = """
 import tensorflow_transform as tft
 
@@ -107,12 +105,9 @@ def test_moments_are_the_same_however_long_a_batch_takes(importable, tmp_path, m
     for shard in range(2):
         path = tmp_path / "examples" / "Split-train" / f"data_tfrecord-{shard:05d}-of-00002"
         write_records(path, [example(x=float(number)) for number in numbers[shard::2]])
-    (tmp_path / "schema").mkdir()
-    schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
-    (tmp_path / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
     examples = artifact("Examples", tmp_path / "examples")
     examples.split_names = '["train"]'
-    inputs = {"examples": [examples], "schema": [artifact("Schema", tmp_path / "schema")]}
+    inputs = {"examples": [examples], "schema": [testing.artifact("Schema", [{"x": 0.5}])]}
     # The size of a batch by the time that others took, as an idle and a busy machine may choose it.
     sizes = itertools.cycle([1, 7, 300])
     choose = util._BatchSizeEstimator.next_batch_size
@@ -150,15 +145,11 @@ def failing(monkeypatch):
 
 @pytest.mark.parametrize(("times", "renamed"), [(0, True), (1, True), (3, True), (4, False)])
 def test_the_rename_of_an_existing_folder_is_retried(tmp_path, failing, times, renamed):
-    (tmp_path / "made" / "inner").mkdir(parents=True)
-    (tmp_path / "made" / "inner" / "graph").write_text("graph")
+    write_files(tmp_path, {"made/inner/graph": "graph"})
     failing[0] = times
-    with retrying_renames():
-        if renamed:
-            tf.io.gfile.rename(str(tmp_path / "made"), str(tmp_path / "published"), overwrite=True)
-        else:
-            with pytest.raises(tf.errors.NotFoundError):
-                tf.io.gfile.rename(str(tmp_path / "made"), str(tmp_path / "published"), overwrite=True)
+    refuses = contextlib.nullcontext() if renamed else pytest.raises(tf.errors.NotFoundError)
+    with retrying_renames(), refuses:
+        tf.io.gfile.rename(str(tmp_path / "made"), str(tmp_path / "published"), overwrite=True)
     assert (tmp_path / "published" / "inner" / "graph").exists() is renamed
 
 

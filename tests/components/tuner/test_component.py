@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 
 import pytest
+from tfx.types import Channel, standard_artifacts
 
-from tests.components.trainer.conftest import declaration, settings  # noqa: F401
+from tfx_estimator import Tuner
+from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.tuner.component import read_tune
 from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties, to_properties
 from tfx_estimator.pipeline.base.errors import DeclarationError
-
-pytestmark = pytest.mark.unit
 
 TUNE = {"max_trials": 3, "ranges": {"units": [8, 16], "rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}}}
 MODULE = "def trainer_fn(fn_args, schema):\n    return fn_args.hyperparameters\n"
 
 
 def tuner(**values):
-    from tfx.types import Channel, standard_artifacts
-
-    from tfx_estimator import Tuner
-
     return Tuner(Channel(type=standard_artifacts.Examples), **{"tune": TUNE, **values})
 
 
@@ -85,9 +81,7 @@ def test_a_run_fn_is_refused(tmp_path):
         tuner(module_file=str(file))
 
 
-def test_a_declaration_is_part_of_the_key_except_its_deadlines(settings):  # noqa: F811
-    from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
-
+def test_a_declaration_is_part_of_the_key_except_its_deadlines(settings):
     name = f"{trainer_fn.__module__}.{trainer_fn.__name__}"
     tune = {"ranges": {"trainer.seed": [1, 2]}}
     made, late, other = (

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from tests.artifacts import outputs
-from tests.components.trainer.conftest import Training, declaration, digits, properties_of, settings
+from tests.components.trainer.conftest import Training, properties_of
 from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
-from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN
+from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN, Settings
 from tfx_estimator.components.tuner.component import read_tune
-from tfx_estimator.components.tuner.executor import to_properties
-
-__all__ = ["declaration", "digits", "settings"]
+from tfx_estimator.components.tuner.executor import Executor, to_properties
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -27,8 +25,6 @@ class Tuning(Training):
         self, settings: Any, tune: dict[str, Any], steps: int = 60, **function: str
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Executes once; returns the contents of `trials.json` and the best values."""
-        from tfx_estimator.components.tuner.executor import Executor
-
         self.executions += 1
         kinds = {"best_hyperparameters": "HyperParameters", "tuner_results": "TunerResults"}
         made = outputs(self.root, self.executions, **kinds)
@@ -81,8 +77,6 @@ def test_trials_are_trained_once_and_a_larger_search_continues_from_them(tuning,
 
 @pytest.mark.long
 def test_a_trainer_fn_in_a_users_own_pipeline_gets_its_values_and_its_checkpoint(tuning, tmp_path):
-    from tfx_estimator.components.trainer.settings import Settings
-
     file = tmp_path / "own.py"
     text = TRAINER_FN.replace("EXPORTERS", EXPORTER).replace("[32]", "[fn_args.hyperparameters['values']['units']]")
     file.write_text(text)

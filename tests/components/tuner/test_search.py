@@ -14,8 +14,6 @@ from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Proposals, 
 from tfx_estimator.pipeline.base.errors import TrainingError, UserCodeError
 from tfx_estimator.pipeline.config.tune import TuneSection
 
-pytestmark = pytest.mark.unit
-
 
 def search(run, **values) -> list[Result]:
     tune = TuneSection.parse_obj({"ranges": {"x": {"min": 0.0, "max": 1.0}}, "max_trials": 9, **values})
@@ -72,7 +70,6 @@ def test_a_failed_trial_is_a_result_and_the_search_continues():
     assert [each.status for each in found].count(FAILED) == 3
     assert len(found) == 9
     best = best_of(found, "max")
-    assert best is not None
     assert best.score == max(each.score or 0 for each in found)
     tune = TuneSection.parse_obj({"ranges": {"x": [1]}})
     head, *rows = lines(found, tune, best)

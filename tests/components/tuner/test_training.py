@@ -7,18 +7,21 @@ import os
 import shutil
 
 import pytest
+import tensorflow as tf
+from tensorboard.plugins.hparams import plugin_data_pb2
+from tfx.dsl.io import fileio
 
 from tests.components.conftest import until_it_lives
 from tests.folders import contents, write_files
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.tuner.training import Trials, _remove, _tidy, _write_events, copy_training
+from tfx_estimator.components.tuner.trials import BEGUN, COMPLETED, Result, Trial
+from tfx_estimator.pipeline.base.errors import StoppedError
+from tfx_estimator.pipeline.config.tune import TuneSection
+from tfx_estimator.pipeline.user_source import opened
 
 
 def test_a_trial_does_not_continue_from_an_incomplete_copy(tmp_path):
-    from tfx.dsl.io import fileio
-
-    from tfx_estimator.components.tuner.training import copy_training
-
     source, target = tmp_path / "0001" / "training", tmp_path / "0002" / "training"
     write_files(source, dict.fromkeys(("eval/events", "logs/chief-0.log", "model.ckpt-20.index"), "of one trial"))
     # An unreadable file interrupts the copy.
@@ -41,9 +44,6 @@ def test_a_trial_does_not_continue_from_an_incomplete_copy(tmp_path):
 
 @pytest.mark.parametrize("parent", [None, 1])
 def test_the_removal_of_a_trial_of_other_values_dies_at_any_operation(bucket, tmp_path, parent):
-    from tfx_estimator.components.tuner.training import _remove
-    from tfx_estimator.components.tuner.trials import BEGUN, Result
-
     place = tmp_path / "trials" / "0002"
 
     def begin() -> None:
@@ -63,12 +63,6 @@ def test_the_removal_of_a_trial_of_other_values_dies_at_any_operation(bucket, tm
 
 
 def test_values_of_any_type_are_shown_with_the_curves(tmp_path):
-    import tensorflow as tf
-    from tensorboard.plugins.hparams import plugin_data_pb2
-
-    from tfx_estimator.components.tuner.training import _write_events
-    from tfx_estimator.components.tuner.trials import COMPLETED, Result
-
     values = {"rate": 0.5, "xla": True, "clip_norm": None, "augment": [{"random_crop": {"padding": 1}}, "random_flip"]}
     _write_events(str(tmp_path), Result(1, values, COMPLETED, 0.9))
     (file,) = tmp_path.glob("events*")
@@ -86,8 +80,6 @@ def test_values_of_any_type_are_shown_with_the_curves(tmp_path):
 
 
 def test_a_store_folder_may_vanish_with_its_last_file(bucket, tmp_path, monkeypatch):
-    from tfx_estimator.components.tuner.training import _tidy
-
     remove = bucket.remove
 
     def prunes(path: str) -> None:
@@ -107,13 +99,6 @@ def test_a_store_folder_may_vanish_with_its_last_file(bucket, tmp_path, monkeypa
 
 
 def test_the_result_of_a_trial_counts_until_a_file_that_its_code_has_read_changes(tmp_path, monkeypatch):
-    from tfx_estimator.components.trainer.settings import Settings
-    from tfx_estimator.components.tuner.training import Trials
-    from tfx_estimator.components.tuner.trials import COMPLETED, Result, Trial
-    from tfx_estimator.pipeline.base.errors import StoppedError
-    from tfx_estimator.pipeline.config.tune import TuneSection
-    from tfx_estimator.pipeline.user_source import opened
-
     (words := tmp_path / "words.txt").write_text("a")
     trials = Trials(str(tmp_path), {}, {}, Settings(), TuneSection.parse_obj({"ranges": {"x": [1]}, "max_trials": 1}))
     place, trial = tmp_path / "trials" / "0001", Trial(1, {"x": 1})

@@ -21,8 +21,6 @@ from tfx_estimator.components.tuner.trials import (
 )
 from tfx_estimator.pipeline.config.tune import TuneSection
 
-pytestmark = pytest.mark.unit
-
 RATE = "trainer.optimizer.learning_rate"
 RANGES = {
     RATE: {"min": 1e-4, "max": 0.1, "sampling": "log"},
@@ -173,7 +171,6 @@ def test_a_result_comes_back_as_it_was_saved(tmp_path):
     # JSON has no NaN; the loaded result can be stored again.
     Result(1, {}, COMPLETED, 0.9, {"loss": math.nan}).save(str(tmp_path))
     again = Result.load(str(tmp_path))
-    assert again is not None
     assert math.isnan(again.metrics["loss"])
     assert again.to_dict()["metrics"] == {"loss": None}
 
@@ -190,7 +187,5 @@ def test_values_that_differ_in_the_last_bits_have_the_same_result():
 def test_the_best_is_the_first_of_equal_ones():
     found = [Result(1, {}, FAILED), Result(2, {}, COMPLETED, 0.5), Result(3, {}, COMPLETED, 0.5)]
     for better in ("max", "min"):
-        best = best_of(found, better)
-        assert best is not None
-        assert best.number == 2
+        assert best_of(found, better).number == 2
     assert best_of(found[:1], "max") is None

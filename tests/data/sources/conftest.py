@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import importlib
+import io
 import itertools
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from tests.data.sizes import opened, read_all
+from tests.folders import write_files
+
+SHADES = {"cat": 60, "dog": 180}
 _NUMBERS = itertools.count()
 
 _BUILDER = """
@@ -36,34 +44,59 @@ class {name}(tfds.core.GeneratorBasedBuilder):
 """
 
 
+def save(path: Path, values: np.ndarray, **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values).save(path, **options)
+    return path
+
+
+def fill(folder: Path, count: int = 10) -> Path:
+    """Writes flat colour images by class, each with its own shade."""
+    for name, shade in SHADES.items():
+        for number in range(count):
+            save(folder / name / f"{number}.png", np.full((4, 6, 3), shade + number, np.uint8))
+    return folder
+
+
+def bytes_of(form: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (6, 4)).save(buffer, form)
+    return buffer.getvalue()
+
+
+def read_one(folder: Path, values: np.ndarray, name: str = "1.png", **options: Any) -> np.ndarray:
+    """Writes an image, and reads it."""
+    save(folder / "b" / "1.png", np.zeros((*values.shape[:2], 3) if values.ndim == 3 else values.shape, values.dtype))
+    save(folder / "a" / name, values, **options)
+    (image,) = (image for image, label in read_all(opened(folder)) if label == 0)
+    return image
+
+
+def write_builder(place: Path, monkeypatch: pytest.MonkeyPatch, **changes: str) -> str:
+    """Writes a module with a user's TFDS builder of 12 + 5 images; returns its `package.module:Class`."""
+    number = next(_NUMBERS)  # TFDS registers class names until the process ends
+    parts = {
+        "name": f"Tiny{number}",
+        "version": "1.0.0",
+        "extra": "",
+        "keys": '("image", "label")',
+        "features": '{"image": tfds.features.Image(shape=(4, 6, 3)), '
+        '"label": tfds.features.ClassLabel(names=["a", "b", "c"])}',
+        "before": "pass",
+        "example": '{"image": np.full((4, 6, 3), i, np.uint8), "label": i % 3}',
+        **changes,
+    }
+    files = {"__init__.py": "", "tiny.py": _BUILDER.format(**parts)}
+    files |= {"checksums.tsv": changes["checksums"]} if "checksums" in changes else {}
+    folder = write_files(place / "modules" / f"tiny_package_{number}", files)
+    monkeypatch.syspath_prepend(str(folder.parent))
+    importlib.invalidate_caches()
+    return f"{folder.name}.tiny:{parts['name']}"
+
+
 @pytest.fixture
 def make_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Writes a module with a user's TFDS builder of 12 + 5 images; returns its `package.module:Class`."""
-
-    def make(**changes: str) -> str:
-        number = next(_NUMBERS)  # TFDS registers class names until the process ends
-        parts = {
-            "name": f"Tiny{number}",
-            "version": "1.0.0",
-            "extra": "",
-            "keys": '("image", "label")',
-            "features": '{"image": tfds.features.Image(shape=(4, 6, 3)), '
-            '"label": tfds.features.ClassLabel(names=["a", "b", "c"])}',
-            "before": "pass",
-            "example": '{"image": np.full((4, 6, 3), i, np.uint8), "label": i % 3}',
-            **changes,
-        }
-        folder = tmp_path / "modules" / f"tiny_package_{number}"
-        folder.mkdir(parents=True)
-        (folder / "__init__.py").touch()
-        (folder / "tiny.py").write_text(_BUILDER.format(**parts))
-        if "checksums" in changes:
-            (folder / "checksums.tsv").write_text(changes["checksums"])
-        monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-        importlib.invalidate_caches()
-        return f"{folder.name}.tiny:{parts['name']}"
-
-    return make
+    return functools.partial(write_builder, tmp_path, monkeypatch)
 
 
 @pytest.fixture

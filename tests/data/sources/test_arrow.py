@@ -13,8 +13,6 @@ from pyarrow import parquet
 
 from tests.root import run_python
 
-pytestmark = pytest.mark.unit
-
 # In its own process: if Beam is imported, it protects pyarrow as well.
 _READ = """
 import sys

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.data.sizes import opened, split_sizes
+from tests.data.sizes import opened, read_all, split_sizes
 from tfx_estimator.data.sources.splits import ExampleRange
-
-pytestmark = pytest.mark.unit
 
 _NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -36,15 +34,14 @@ def cifar10(tmp_path):
 def test_cifar10_reads_its_batches_in_order(cifar10):
     source = opened(cifar10)
     source.prepare()
-    assert source.info.name == "cifar10"
-    assert source.info.image_shape == (32, 32, 3)
+    assert (source.info.name, source.info.image_shape) == ("cifar10", (32, 32, 3))
     assert source.info.label_names == tuple(_NAMES)
     assert split_sizes(source) == {"train": 20, "test": 3}
     pairs = list(source.read(ExampleRange("train", 2, 9)))  # ends in the third file
     expected = np.concatenate([_images(4, 1), _images(4, 2), _images(4, 3)])[2:9]
     np.testing.assert_array_equal(np.stack([image for image, _ in pairs]), expected)
     assert [label for _, label in pairs] == [3, 4, 2, 3, 4, 5, 3]
-    assert [label for _, label in source.read(ExampleRange("test", 0, 3))] == [7, 8, 9]
+    assert [label for _, label in read_all(source, "test")] == [7, 8, 9]
 
 
 def test_cifar100_has_fine_labels(tmp_path):
@@ -52,9 +49,8 @@ def test_cifar100_has_fine_labels(tmp_path):
     (tmp_path / "test.bin").write_bytes(_batch(_images(1, 2), [1], [0]))
     (tmp_path / "fine_label_names.txt").write_text("\n".join(f"class {i}" for i in range(100)))
     source = opened(tmp_path)
-    assert source.info.name == "cifar100"
-    assert source.info.num_classes == 100
-    pairs = list(source.read(ExampleRange("train", 0, 2)))
+    assert (source.info.name, source.info.num_classes) == ("cifar100", 100)
+    pairs = read_all(source)
     assert [label for _, label in pairs] == [99, 42]
     np.testing.assert_array_equal(pairs[1][0], _images(2, 1)[1])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 import struct
 import zlib
@@ -12,15 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_datasets as tfds
-from PIL import Image
 
 from tests.artifacts import write_records
-from tfx_estimator.data.sources import open_source
+from tests.data.sizes import opened
+from tests.data.sources.conftest import save, write_builder, write_idx
 from tfx_estimator.pipeline.base.errors import DataError
-from tfx_estimator.pipeline.config.data import DataSection
-
-pytestmark = pytest.mark.unit
 
 Damage = Callable[[Path], None]
 
@@ -28,7 +23,7 @@ Damage = Callable[[Path], None]
 def _read(folder: Path) -> tuple:
     """Reads all that a pipeline reads from a data set, in the same order."""
     table = folder / "labels.csv"
-    source = open_source(DataSection(dataset=str(table if folder.name == "table" else folder)))
+    source = opened(table if folder.name == "table" else folder)
     source.prepare()
     info = source.info
     ranges = source.resolve_disjoint().values()
@@ -111,53 +106,28 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         images = random.integers(0, 256, (count, 6, 5), np.uint8)
         labels = (np.arange(count) % 10).astype(np.uint8)
         for kind, values in (("images-idx3", images), ("labels-idx1", labels)):
-            data = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
-            (folders["idx"] / f"{prefix}-{kind}-ubyte").write_bytes(data)
-            (folders["idx_gz"] / f"{prefix}-{kind}-ubyte.gz").write_bytes(gzip.compress(data))
+            write_idx(folders["idx"] / f"{prefix}-{kind}-ubyte", values)
+            write_idx(folders["idx_gz"] / f"{prefix}-{kind}-ubyte.gz", values)
     for name in ("data_batch_1", "data_batch_2", "test_batch"):
         records = random.integers(0, 256, (7, 3073), np.uint8)
         records[:, 0] %= 10
         (folders["cifar"] / f"{name}.bin").write_bytes(records.tobytes())
     (folders["cifar"] / "batches.meta.txt").write_text("\n".join("abcdefghij"))
-    folders["tfds"] = _prepare(home / "tensorflow_datasets")
+    with pytest.MonkeyPatch.context() as patch:
+        opened(write_builder(home, patch, name="Flat"), data_dir=str(home / "tensorflow_datasets")).prepare()
+    folders["tfds"] = home / "tensorflow_datasets" / "flat" / "1.0.0"
     folders["images"] = home / "images"
     for split, count in (("train", 4), ("test", 2)):
-        for name in ("a", "b"):
-            (folders["images"] / split / name).mkdir(parents=True)
+        for name, form in (("a", "png"), ("b", "jpg")):
             for number in range(count):
-                file = folders["images"] / split / name / f"{number}.{'png' if name == 'a' else 'jpg'}"
-                Image.fromarray(random.integers(0, 256, (20, 30, 3), np.uint8)).save(file)
+                values = random.integers(0, 256, (20, 30, 3), np.uint8)
+                save(folders["images"] / split / name / f"{number}.{form}", values)
     folders["table"] = home / "table"
     shutil.copytree(folders["images"], folders["table"] / "files")
     files = sorted((folders["table"] / "files").rglob("*.*"))
     rows = [f"{path.relative_to(folders['table'])},{path.parts[-2]},{path.parts[-3]}" for path in files]
     (folders["table"] / "labels.csv").write_text("\n".join(["image,label,split", *rows]) + "\n")
     return folders
-
-
-def _prepare(data_dir: Path) -> Path:
-    class Flat(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        """Seventeen flat images."""
-
-        name = "flat"
-        VERSION = tfds.core.Version("1.0.0")
-
-        def _info(self):
-            features = {
-                "image": tfds.features.Image(shape=(4, 6, 3)),
-                "label": tfds.features.ClassLabel(names=["a", "b", "c"]),
-            }
-            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
-
-        def _split_generators(self, dl_manager):
-            return {"train": self._generate_examples(0, 12), "test": self._generate_examples(12, 17)}
-
-        def _generate_examples(self, start=0, stop=0):
-            for i in range(start, stop):
-                yield i, {"image": np.full((4, 6, 3), i, np.uint8), "label": i % 3}
-
-    Flat(data_dir=data_dir).download_and_prepare()
-    return data_dir / "flat" / "1.0.0"
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
+from tests.refusals import refused
 from tfx_estimator.data.sources import ExampleRange
 from tfx_estimator.data.sources.splits import cut, reject_overlap, resolve_split
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-
-pytestmark = pytest.mark.unit
 
 _LENGTHS = {"train": (60, 41), "test": (10,)}
 
@@ -38,13 +39,11 @@ def test_an_expression_means_what_it_means_in_tfds(expression, expected):
     ],
 )
 def test_the_error_of_a_wrong_expression_lists_the_known_splits(expression, text):
-    with pytest.raises(DataNotFoundError, match="data set 'tiny'") as caught:
+    splits = "train (101 examples), test (10 examples)"
+    with refused(DataNotFoundError, "data set 'tiny'", text, expression, expected=splits) as caught:
         resolve_split("tiny", _LENGTHS, expression)
-    assert text in caught.value.what
     advice = "set data.splits: {train: 'train', eval: 'test'}"
     assert caught.value.todo == ("change data.splits in the declaration" if "[:0]" in expression else advice)
-    assert expression in caught.value.what
-    assert "train (101 examples), test (10 examples)" in caught.value.expected
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7, 16])
@@ -73,10 +72,5 @@ def test_pieces_hold_every_example_once_in_order_and_nearly_equally(parts):
 def test_evaluation_on_examples_that_trained_or_chose_the_model_is_refused(train, evaluation, test, shared, kept):
     expressions = {"train": train, "eval": evaluation, **({"test": test} if test else {})}
     ranges = {name: resolve_split("tiny", _LENGTHS, expression) for name, expression in expressions.items()}
-    if not shared:
+    with refused(DataError, "overlap", shared, expected=kept) if shared else contextlib.nullcontext():
         reject_overlap("tiny", expressions, ranges)
-        return
-    with pytest.raises(DataError, match="overlap") as caught:
-        reject_overlap("tiny", expressions, ranges)
-    assert shared in caught.value.what
-    assert kept in caught.value.expected

@@ -10,12 +10,9 @@ import time
 
 import pytest
 
-from tests.data.sizes import split_sizes
-from tfx_estimator.data.sources import open_source
+from tests.data.sizes import opened, split_sizes
+from tests.refusals import refused
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.data import DataSection
-
-pytestmark = pytest.mark.unit
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -47,16 +44,12 @@ def _fetching(make_builder, url, content):
     )
 
 
-def _open(dataset, data_dir, **changes):
-    return open_source(DataSection(dataset=dataset, data_dir=str(data_dir), **changes))
-
-
 def _versions(data_dir):
     return [path for path in data_dir.glob("tiny*/*") if path.is_dir()]
 
 
 def test_a_missing_data_set_is_downloaded_and_prepared(make_builder, data_dir, server, capfd):
-    source = _open(_fetching(make_builder, server, b"\x07"), data_dir)
+    source = opened(_fetching(make_builder, server, b"\x07"), data_dir=str(data_dir))
     source.prepare()
     (part,) = source.resolve("test")
     assert [int(image.max()) for image, _ in source.read(part)] == [7] * 5
@@ -65,15 +58,14 @@ def test_a_missing_data_set_is_downloaded_and_prepared(make_builder, data_dir, s
 
 
 def test_a_download_with_another_checksum_is_refused(make_builder, data_dir, server):
-    source = _open(_fetching(make_builder, server, b"\x08"), data_dir)
-    with pytest.raises(DamagedDataError, match="a download of data set tiny") as caught:
+    source = opened(_fetching(make_builder, server, b"\x08"), data_dir=str(data_dir))
+    with refused(DamagedDataError, "a download of data set tiny", expected="checksum"):
         source.prepare()
-    assert "checksum" in caught.value.expected
     assert _versions(data_dir) == []
 
 
 def test_without_network_the_error_is_immediate_and_names_the_remedies(make_builder, data_dir):
-    source = _open(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir)
+    source = opened(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir=str(data_dir))
     start = time.monotonic()
     with pytest.raises(DataNotFoundError, match=r"no connection to 127\.0\.0\.1:9") as caught:
         source.prepare()
@@ -87,13 +79,13 @@ def test_a_file_put_by_hand_needs_no_network(make_builder, data_dir):
     manual = data_dir / "downloads" / "manual"
     manual.mkdir(parents=True)
     (manual / "shade.bin").write_bytes(b"\x07")
-    source = _open(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir)
+    source = opened(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir=str(data_dir))
     source.prepare()
     assert split_sizes(source) == {"train": 12, "test": 5}
 
 
 def test_download_false_forbids_it(make_builder, data_dir, server):
-    source = _open(_fetching(make_builder, server, b"\x07"), data_dir, download=False)
+    source = opened(_fetching(make_builder, server, b"\x07"), data_dir=str(data_dir), download=False)
     with pytest.raises(DataNotFoundError, match="download: false"):
         source.prepare()
     assert list(data_dir.iterdir()) == []
@@ -101,11 +93,11 @@ def test_download_false_forbids_it(make_builder, data_dir, server):
 
 def test_download_false_still_opens_prepared_and_embedded_data_sets(make_builder, data_dir):
     dataset = make_builder()
-    _open(dataset, data_dir).prepare()
-    source = _open(dataset, data_dir, download=False)
+    opened(dataset, data_dir=str(data_dir)).prepare()
+    source = opened(dataset, data_dir=str(data_dir), download=False)
     source.prepare()
     assert split_sizes(source)["train"] == 12
-    digits = _open("digits", data_dir, download=False)
+    digits = opened("digits", data_dir=str(data_dir), download=False)
     digits.prepare()
     assert split_sizes(digits) == {"train": 1797}
 
@@ -113,7 +105,7 @@ def test_download_false_still_opens_prepared_and_embedded_data_sets(make_builder
 def test_a_builder_that_fails_is_reported_and_leaves_no_files(make_builder, data_dir):
     dataset = make_builder(example='{"image": np.full((4, 6, 3), i, np.uint8), "label": 1 // (5 - i)}')
     with pytest.raises(DataError, match="ZeroDivisionError") as caught:
-        _open(dataset, data_dir).prepare()
+        opened(dataset, data_dir=str(data_dir)).prepare()
     assert caught.value.__cause__ is not None
     assert _versions(data_dir) == []
 
@@ -129,10 +121,9 @@ def test_waiting_for_the_lock_times_out(make_builder, data_dir, monkeypatch):
     from tfx_estimator.data.sources import tfds_prepare
 
     monkeypatch.setattr(tfds_prepare, "_LOCK_SECONDS", 1.0)
-    source = _open(make_builder(), data_dir)
-    with _hold(source), pytest.raises(DataError, match="another process") as caught:
+    source = opened(make_builder(), data_dir=str(data_dir))
+    with _hold(source), refused(DataError, "another process", todo="fuser"):
         source.prepare()
-    assert "fuser" in caught.value.todo
     assert _versions(data_dir) == []
     source.prepare()
     assert split_sizes(source)["train"] == 12

@@ -31,8 +31,6 @@ class Keras3:
 
     def do(self, *words: str) -> None:
         """Calls a function of the process by its name."""
-        assert self._process.stdin is not None
-        assert self._process.stderr is not None
         print(json.dumps(words), file=self._process.stdin, flush=True)
         stderr = []
         for line in self._process.stderr:

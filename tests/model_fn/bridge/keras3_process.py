@@ -27,8 +27,6 @@ def train(folder: str, batches: str, by: str) -> None:
     """Resumes training: by a `loop`, in `float64`, by `fit`, or with IndexedSlices (`rows`) for Keras's optimizer."""
     keras.backend.clear_session()
     spec = importlib.util.spec_from_file_location("training", f"{folder}/training.py")
-    assert spec is not None
-    assert spec.loader is not None
     training: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(training)
     model, optimizer = training.load()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.root import ROOT, run_python
+from tfx_estimator.model_fn.bridge.canned import conversion
+from tfx_estimator.model_fn.bridge.convert import convert, parts
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
@@ -204,10 +210,6 @@ def test_the_training_of_the_chicago_taxi_example_leaves_by_one_command(tmp_path
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    import importlib
-
-    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
-
     bring_back_estimator()
     with pytest.MonkeyPatch.context() as patch:
         folder = folder_of(tmp_path_factory.mktemp("code"))
@@ -220,15 +222,12 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def cut(folder: Path) -> str:
     """Returns a copy of a model_dir whose data end early."""
-    import shutil
-
     shutil.copytree("model_dir", folder / "cut")
     (data,) = (folder / "cut").glob("model.ckpt-3.data-*")
     data.write_bytes(data.read_bytes()[:-9])
     return str(folder / "cut")
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("made", "checkpoint", "kind", "words"),
     [
@@ -240,15 +239,8 @@ def cut(folder: Path) -> str:
     ],
 )
 def test_other_code_or_checkpoints_are_refused_and_nothing_is_written(
-    code: Any,
-    tmp_path: Path,
-    made: str,
-    checkpoint: Callable[[Path], str] | None,
-    kind: type,
-    words: str,
+    code: Any, tmp_path: Path, made: str, checkpoint: Callable[[Path], str] | None, kind: type, words: str
 ) -> None:
-    from tfx_estimator.model_fn.bridge.convert import convert, parts
-
     given = checkpoint(tmp_path) if checkpoint else ""
     before = sorted(tmp_path.iterdir())
     with pytest.raises(kind, match=words):
@@ -256,12 +248,7 @@ def test_other_code_or_checkpoints_are_refused_and_nothing_is_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.unit
 def test_an_optimizer_that_has_trained_here_is_named(code: Any, tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.bridge.convert import convert
-
     columns, optimizer = [tf.feature_column.numeric_column("x", (4,))], tf.keras.optimizers.legacy.Adam()
     estimator = tf.estimator.DNNClassifier([2], columns, str(tmp_path / "own"), optimizer=optimizer)
     estimator.train(code.input_fn, steps=1)
@@ -269,11 +256,7 @@ def test_an_optimizer_that_has_trained_here_is_named(code: Any, tmp_path: Path) 
         convert(estimator, code.input_fn, code.eval_fn, str(tmp_path / "converted"))
 
 
-@pytest.mark.unit
 def test_a_wrong_weight_fails_the_proof(code: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfx_estimator.model_fn.bridge.canned import conversion
-    from tfx_estimator.model_fn.bridge.convert import convert
-
     values = conversion.weights.values
     monkeypatch.setattr(
         conversion.weights, "values", lambda *given: ((name, np.asarray(each) + 1) for name, each in values(*given))

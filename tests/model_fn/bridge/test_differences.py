@@ -9,8 +9,6 @@ import pytest
 
 from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS, difference, part
 
-pytestmark = pytest.mark.unit
-
 
 def test_differences_are_relative_to_the_largest_value_and_infinite_for_nan():
     assert difference(np.array([0.5, 0.25]), np.array([0.5, 0.251])) == pytest.approx(1e-3)

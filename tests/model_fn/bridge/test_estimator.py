@@ -71,7 +71,6 @@ print(json.dumps([__name__, argv[1:], int(metrics["global_step"]), float((found 
 
 
 @needs_tensorflows_own
-@pytest.mark.unit
 def test_a_tensorflow_with_estimator_is_not_changed():
     import tensorflow as tf
     from tensorflow.python.distribute import estimator_training
@@ -108,7 +107,6 @@ def test_a_program_runs_as_with_python(tmp_path, python, program):
     assert accuracy > 0.9
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -128,7 +126,6 @@ def test_a_missing_program_is_named(monkeypatch, tmp_path, capsys, given, messag
 
 
 @needs_tensorflows_own
-@pytest.mark.unit
 @pytest.mark.parametrize("strategy", [True, False], ids=["strategy", "none"])
 @pytest.mark.parametrize(
     "tf_config",
@@ -159,7 +156,6 @@ def test_a_run_config_equals_tensorflows(monkeypatch, tf_config, strategy):
 
 
 @needs_tensorflows_own
-@pytest.mark.unit
 @pytest.mark.parametrize(("type_", "index"), [("chief", 0), ("worker", 1), ("ps", 1), ("evaluator", 0), ("", 0)])
 def test_a_task_takes_the_role_that_tensorflow_gave_it(type_, index):
     import tensorflow as tf

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from tests.root import ROOT, run_python
+from tfx_estimator.model_fn.bridge.contrib import Contrib
+from tfx_estimator.model_fn.bridge.contrib_parts import HParams, LazyAdamOptimizer
+from tfx_estimator.model_fn.bridge.tf1 import lacks
 
 # A program as they were written for TensorFlow 1; prints what it reached.
 PROGRAM = """
@@ -148,7 +151,6 @@ def tf():
     return tensorflow
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("use", "name"),
     [
@@ -163,8 +165,6 @@ def tf():
     ids=["contrib", "import", "optimizer", "iterator", "no name", "tensor", "no module"],
 )
 def test_a_name_of_tensorflow_1_is_recognised(tf, use, name):
-    from tfx_estimator.model_fn.bridge.tf1 import lacks
-
     with pytest.raises((AttributeError, ImportError)) as caught:
         use(tf)
     error = lacks(caught.value, "run with --tf1")
@@ -172,7 +172,6 @@ def test_a_name_of_tensorflow_1_is_recognised(tf, use, name):
     assert not error or f"no {name}," in error.what
 
 
-@pytest.mark.unit
 def test_every_path_to_an_estimator_has_the_names_of_tensorflow_2_15(tf):
     recorded = json.loads((ROOT / "tests/model_fn/bridge/estimator_names.json").read_text())
     for owner in (tf, tf.compat.v1, tf.compat.v2):
@@ -189,10 +188,7 @@ def _names(module, prefix=""):
             yield f"{prefix}{name}"
 
 
-@pytest.mark.unit
 def test_lazy_adam_moves_only_rows_with_a_gradient(tf):
-    from tfx_estimator.model_fn.bridge.contrib_parts import LazyAdamOptimizer
-
     for use_resource in (True, False):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             table = tf.compat.v1.get_variable("table", initializer=tf.ones([3, 2]), use_resource=use_resource)
@@ -211,10 +207,7 @@ def test_lazy_adam_moves_only_rows_with_a_gradient(tf):
         np.testing.assert_allclose(value[:, 0], [1 - moved[0] - moved[2], 1 - moved[1], 1.0], rtol=1e-5)
 
 
-@pytest.mark.unit
 def test_hparams_keep_their_types():
-    from tfx_estimator.model_fn.bridge.contrib_parts import HParams
-
     params = HParams(rate=0.5, units=[8, 4], name="a", train=False)
     assert params.parse("rate=1,units=[2, 3],name=b,train=True") is params
     assert params.values() == {"rate": 1.0, "units": [2, 3], "name": "b", "train": True}
@@ -227,10 +220,7 @@ def test_hparams_keep_their_types():
         params.override_from_dict({"units": [2.7]})
 
 
-@pytest.mark.unit
 def test_mnist_has_the_parts_and_numbers_of_the_tutorial(tf, monkeypatch):
-    from tfx_estimator.model_fn.bridge.contrib import Contrib
-
     images = np.arange(6000, dtype=np.uint16).astype(np.uint8)[:, None, None] * np.ones([28, 28], np.uint8)
     labels = (np.arange(6000) % 10).astype(np.uint8)
     data = (images, labels), (images[:7], labels[:7])

@@ -15,8 +15,6 @@ from tfx_estimator.model_fn.optim.update_rules import RULES
 from tfx_estimator.model_fn.step.objective import gradients_of
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
-pytestmark = pytest.mark.unit
-
 STEPS = 6
 RATE = 0.05
 INPUTS = np.random.default_rng(1).normal(size=(STEPS, 8, 4)).astype(np.float32)

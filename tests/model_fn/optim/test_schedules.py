@@ -8,8 +8,6 @@ import tensorflow as tf
 from tfx_estimator.model_fn.optim.schedules import KerasSchedule, learning_rate
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
-pytestmark = pytest.mark.unit
-
 
 def rate(step: int, steps: int = 100, **section) -> float:
     return float(learning_rate(Optimizer(learning_rate=0.2, **section), steps, tf.constant(step, tf.int64)))

@@ -19,8 +19,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.parallel import PipelineParallel
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 OPTION = "trainer.model_parallel"
 
 

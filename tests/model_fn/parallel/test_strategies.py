@@ -59,19 +59,15 @@ print(json.dumps([describe(section) for section in sections]))
 """
 
 
-def _build(codes: Codes, *sections: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Builds strategies in one process, and returns their descriptions or errors."""
-    return _run(codes, BUILD, *sections)
-
-
 def _run(codes: Codes, code: str, *arguments: Any) -> list[Any]:
+    """Builds strategies in one process, and returns their descriptions or errors."""
     *_, found = codes.answers("-c", code, json.dumps(arguments), CUDA_VISIBLE_DEVICES="")
     return found
 
 
 def test_mirrored_adds_up_with_the_declared_operation(codes):
     hierarchical = {"strategy": "mirrored", "devices": {"cpu": 2}, "cross_device_ops": "hierarchical_copy"}
-    train, evaluate = _build(codes, ("train", {**hierarchical, "num_packs": 2}), ("eval", {}))
+    train, evaluate = _run(codes, BUILD, ("train", {**hierarchical, "num_packs": 2}), ("eval", {}))
     assert train == {
         "class": "MirroredStrategy",
         "replicas": 2,
@@ -86,8 +82,9 @@ def test_mirrored_adds_up_with_the_declared_operation(codes):
 
 
 def test_strategies_that_use_some_of_the_devices(codes):
-    central, one, subset, too_many, no_gpu, no_tpu, listed, listed_one, beyond, no_listed_gpu = _build(
+    central, one, subset, too_many, no_gpu, no_tpu, listed, listed_one, beyond, no_listed_gpu = _run(
         codes,
+        BUILD,
         ("train", {"strategy": "central_storage", "devices": {"cpu": 2}}),
         ("eval", {"devices": {"cpu": 1}}),
         ("eval", {"strategy": "mirrored", "devices": {"cpu": 1}}),
@@ -101,9 +98,8 @@ def test_strategies_that_use_some_of_the_devices(codes):
         ("eval", {"devices": {"gpu": [0]}}),
     )
     # The class of TensorFlow 1 is the one that an Estimator accepts.
-    assert central["class"] == "CentralStorageStrategyV1"
-    assert central["replicas"] == 2
-    assert central["weight"] == "AggregatingVariable"
+    found = [central[name] for name in ("class", "replicas", "weight")]
+    assert found == ["CentralStorageStrategyV1", 2, "AggregatingVariable"]
     assert (one["class"], one["devices"]) == ("OneDeviceStrategy", ["device:CPU:0"])
     assert (subset["class"], subset["devices"]) == ("MirroredStrategy", ["device:CPU:0"])
     for refused, count in ((too_many, 2), (no_gpu, 1)):
@@ -112,8 +108,7 @@ def test_strategies_that_use_some_of_the_devices(codes):
         assert f"lower or remove `devices: {{gpu: {count}}}`" in refused["error"]
         assert refused["exit_code"] == 2
     assert (listed["class"], listed["replicas"]) == ("MirroredStrategy", 2)
-    assert listed["devices"] == ["device:CPU:3", "device:CPU:0"]
-    assert listed["sums"] == [3.0, 30.0, 300.0]
+    assert (listed["devices"], listed["sums"]) == (["device:CPU:3", "device:CPU:0"], [3.0, 30.0, 300.0])
     assert (listed_one["class"], listed_one["devices"]) == ("OneDeviceStrategy", ["device:CPU:1"])
     for refused, indices in ((beyond, "[1, 3]"), (no_listed_gpu, "[0]")):
         assert f"asks for the GPU devices {indices}" in refused["error"]

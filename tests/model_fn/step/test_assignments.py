@@ -10,8 +10,6 @@ from tests.components.trainer.user import keeps_state
 from tests.model_fn.batch import IMAGES, LABELS, PARAMS, input_fn
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 
-pytestmark = pytest.mark.unit
-
 
 def train(kind, folder, **params):
     model_fn = make_model_fn(lambda classes: keeps_state.network(classes, kind))
@@ -44,6 +42,7 @@ def test_a_read_sees_what_the_code_assigned_before_it(tmp_path):
     np.testing.assert_allclose(trained.get_variable_value("logits/kernel"), kernel, atol=1e-4)
 
 
+@pytest.mark.unit
 @pytest.mark.timeout(180)
 def test_a_replica_does_its_own_and_nothing_that_keras_tells_of(codes):
     printed = codes.answers("-m", "tests.model_fn.assignments_process")

@@ -2,72 +2,60 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.model_fn.batch import IMAGES, LABELS, PARAMS, input_fn
 from tfx_estimator.model_fn import networks
 from tfx_estimator.model_fn.networks import mnist_cnn
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 
-pytestmark = pytest.mark.unit
-
-IMAGES = np.random.default_rng(0).normal(size=(24, 8, 8, 1)).astype(np.float32)
-LABELS = (np.arange(24) % 3).astype(np.int64)
+RATE = 0.01
 
 
-def params(**values):
-    optimizer = {"name": "sgd", "learning_rate": 0.1, "schedule": "constant", **values.pop("optimizer", {})}
-    return {"num_classes": 3, "train_steps": 10, "global_batch_size": 24, "seed": 1, "optimizer": optimizer, **values}
+def params(optimizer=None, **values):
+    return {**PARAMS, "optimizer": {**PARAMS["optimizer"], "learning_rate": RATE, **(optimizer or {})}, **values}
 
 
-def input_fn():
-    return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS)).repeat()
-
-
-def linear(num_classes: int):
-    layers = tf.keras.layers
-    return tf.keras.Sequential(
-        [layers.Flatten(), layers.Dense(num_classes, kernel_initializer="zeros", name="linear")], name="net"
-    )
+def linear(num_classes: int, **options):
+    dense = tf.keras.layers.Dense(num_classes, name="linear", **{"kernel_initializer": "zeros", **options})
+    return tf.keras.Sequential([tf.keras.layers.Flatten(), dense], name="net")
 
 
 def estimator(network, model_dir, **values):
     return tf.estimator.Estimator(make_model_fn(network), str(model_dir), params=params(**values))
 
 
-def softmax_step(weights: np.ndarray, bias: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray, float]:
+def softmax_step(weights: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """One step of gradient descent on the mean cross-entropy, in numpy."""
-    pixels = IMAGES.reshape(24, -1).astype(np.float64)
+    pixels = IMAGES.reshape(12, -1).astype(np.float64)
     logits = pixels @ weights + bias
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
-    loss = -np.log(p[np.arange(24), LABELS]).mean()
-    gradient = (p - np.eye(3)[LABELS]) / 24
-    return weights - rate * pixels.T @ gradient, bias - rate * gradient.sum(0), loss
+    gradient = (p - np.eye(3)[LABELS]) / 12
+    return weights - RATE * pixels.T @ gradient, bias - RATE * gradient.sum(0)
 
 
 def test_training_is_gradient_descent_on_the_mean_loss(tmp_path):
     trained = estimator(linear, tmp_path).train(input_fn, steps=5)
-    weights, bias = np.zeros((64, 3)), np.zeros(3)
+    weights, bias = np.zeros((784, 3)), np.zeros(3)
     for _ in range(5):
-        weights, bias, _ = softmax_step(weights, bias, 0.1)
+        weights, bias = softmax_step(weights, bias)
     np.testing.assert_allclose(trained.get_variable_value("net/linear/kernel"), weights, atol=1e-5)
     np.testing.assert_allclose(trained.get_variable_value("net/linear/bias"), bias, atol=1e-5)
 
 
 def test_a_networks_own_regularisation_counts(tmp_path):
-    def regularised(num_classes: int):
-        layers = tf.keras.layers
-        dense = layers.Dense(num_classes, kernel_regularizer=tf.keras.regularizers.L2(0.25), name="linear")
-        return tf.keras.Sequential([layers.Flatten(), dense], name="net")
+    def network(**options):
+        return functools.partial(linear, kernel_initializer="glorot_uniform", **options)
 
     # Keras's L2(0.25) is 0.25 * sum of squares; the declared weight decay is half of its factor times that sum.
+    regularised = network(kernel_regularizer=tf.keras.regularizers.L2(0.25))
     own = estimator(regularised, tmp_path / "a").train(input_fn, steps=5)
-    unregularised = lambda n: tf.keras.Sequential(  # noqa: E731
-        [tf.keras.layers.Flatten(), tf.keras.layers.Dense(n, name="linear")], name="net"
-    )
-    declared = estimator(unregularised, tmp_path / "b", optimizer={"weight_decay": 0.5}).train(input_fn, steps=5)
+    declared = estimator(network(), tmp_path / "b", optimizer={"weight_decay": 0.5}).train(input_fn, steps=5)
     kernels = [e.get_variable_value("net/linear/kernel") for e in (own, declared)]
     np.testing.assert_allclose(kernels[0], kernels[1], atol=1e-6)
 
@@ -76,12 +64,12 @@ def test_evaluation_is_the_true_mean_over_uneven_batches(tmp_path):
     model = estimator(linear, tmp_path)
     model.train(input_fn, steps=5)
     kernel, bias = (model.get_variable_value(f"net/linear/{name}").astype(np.float64) for name in ("kernel", "bias"))
-    logits = IMAGES.reshape(24, -1) @ kernel + bias
+    logits = IMAGES.reshape(12, -1) @ kernel + bias
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    # 24 examples in batches of 10, 10 and 4.
-    uneven = lambda: tf.data.Dataset.from_tensor_slices(({"image": IMAGES}, LABELS)).batch(10)  # noqa: E731
+    # 12 examples in batches of 5, 5 and 2.
+    uneven = lambda: tf.data.Dataset.from_tensor_slices(({"image": IMAGES}, LABELS)).batch(5)  # noqa: E731
     metrics = model.evaluate(uneven)
-    assert metrics["average_loss"] == pytest.approx(-np.log(p[np.arange(24), LABELS]).mean(), abs=1e-5)
+    assert metrics["average_loss"] == pytest.approx(-np.log(p[np.arange(12), LABELS]).mean(), abs=1e-5)
     assert metrics["accuracy"] == pytest.approx((logits.argmax(1) == LABELS).mean(), abs=1e-6)
 
 

@@ -14,8 +14,6 @@ from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 SECTION = TrainerSection(model="mnist_cnn", train_steps=1, global_batch_size=6)
 
 

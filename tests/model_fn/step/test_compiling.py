@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.model_fn.batch import PARAMS
 from tfx_estimator.model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.classifier import make_model_fn
@@ -14,8 +15,6 @@ from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-
-pytestmark = pytest.mark.unit
 
 SGD = {"name": "momentum", "learning_rate": 0.1, "warmup_steps": 2, "clip_norm": 1.0}
 COMPILES = "_XlaMustCompile"
@@ -59,15 +58,8 @@ def _keras(xla, parts, norm=None):
 
 
 def _estimator(xla, parts, folder, make=_network):
-    params = {
-        "num_classes": 10,
-        "train_steps": 9,
-        "global_batch_size": 8,
-        "seed": 1,
-        "optimizer": SGD,
-        "xla": xla,
-        "gradient_accumulation": parts,
-    }
+    sizes = {"num_classes": 10, "train_steps": 9, "global_batch_size": 8}
+    params = {**PARAMS, **sizes, "optimizer": SGD, "xla": xla, "gradient_accumulation": parts}
     estimator = tf.estimator.Estimator(make_model_fn(make), str(folder), params=params)
     losses, compiles = [], []
 
@@ -76,13 +68,11 @@ def _estimator(xla, parts, folder, make=_network):
             graph = run_context.session.graph
             compiles.append(COMPILES in str(graph.as_graph_def()))
             # Of the step, before its update.
-            return tf.compat.v1.train.SessionRunArgs(_loss(graph))
+            loss = graph.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1]
+            return tf.compat.v1.train.SessionRunArgs(loss)
 
         def after_run(self, run_context, run_values):
             losses.append(run_values.results)
-
-    def _loss(graph):
-        return graph.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1]
 
     def input_fn():
         return tf.data.Dataset.from_tensors(_batch()).repeat()
@@ -97,11 +87,9 @@ def _estimator(xla, parts, folder, make=_network):
 @pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("path", ["keras", "estimator"])
 def test_weights_and_losses_equal_those_of_the_plain_step(path, parts, tmp_path):
-    results = {}
-    for xla in (False, True):
-        result = _keras(xla, parts) if path == "keras" else _estimator(xla, parts, tmp_path / str(xla))
-        results[xla] = result
-    (losses, weights, compiles), (other_losses, other_weights, other_compiles) = results[False], results[True]
+    (losses, weights, compiles), (other_losses, other_weights, other_compiles) = (
+        _keras(xla, parts) if path == "keras" else _estimator(xla, parts, tmp_path / str(xla)) for xla in (False, True)
+    )
     assert (compiles, other_compiles) == (False, True)
     assert losses[0] != losses[-1]
     np.testing.assert_allclose(losses, other_losses, atol=1e-5)

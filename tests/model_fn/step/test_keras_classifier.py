@@ -11,8 +11,6 @@ from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 STEPS, EXAMPLES = 3, 6
 
 

@@ -9,8 +9,6 @@ import tensorflow as tf
 from tfx_estimator.model_fn.step.objective import Objective, _is_kernel, classification_loss, gradients_of
 from tfx_estimator.model_fn.step.parts import Part
 
-pytestmark = pytest.mark.unit
-
 LOGITS = np.random.default_rng(0).normal(size=(7, 4)) * 3
 LABELS = np.arange(7, dtype=np.int64) % 4
 

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.model_fn.batch import PARAMS
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.parts import AT_ONCE, IN_TURN, Computed, Part, cut, in_parts
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.testing import call_model_fn
 
 
 def test_parts_are_of_equal_size_to_within_one_and_come_in_turn():
@@ -109,15 +108,9 @@ def train_step(parts: int, examples: int, parallel_parts: int = 1):
         ]
     )
     network.build((None, 2))
-    section = TrainerSection(
-        train_steps=9,
-        global_batch_size=examples,
-        gradient_accumulation=parts,
-        parallel_parts=parallel_parts,
-        optimizer={"name": "adam", "weight_decay": 0.1},
-    )
-    classifier = KerasClassifier(network, section)
-    classifier.compile(optimizer=DeclaredOptimizer(section.optimizer, 9))
+    in_parts = {"gradient_accumulation": parts, "parallel_parts": parallel_parts}
+    optimizer = {"name": "adam", "weight_decay": 0.1}
+    classifier = _compile(network, global_batch_size=examples, optimizer=optimizer, **in_parts)
     random = np.random.default_rng(5)
     batch = {"x": random.integers(0, 6, [examples, 2])}, random.integers(0, 3, [examples])
     spec = {"x": tf.TensorSpec([None, 2], tf.int64)}, tf.TensorSpec([None], tf.int64)
@@ -248,23 +241,9 @@ def test_each_part_has_operations_of_its_own_on_the_keras_paths():
     assert products(parallel_parts=3, gradient_accumulation=2) == 6 * whole
 
 
-def _model_fn_graph(layer: Any, parts: int) -> Any:
-    params = {
-        "num_classes": 3,
-        "train_steps": 2,
-        "global_batch_size": 6,
-        "seed": 1,
-        "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
-        "parallel_parts": parts,
-    }
-    with tf.Graph().as_default() as graph:
-        network = lambda classes: tf.keras.Sequential([layer(), tf.keras.layers.Dense(classes)])  # noqa: E731
-        batch = {"image": tf.constant(BATCH[0]["x"])}, tf.constant(BATCH[1])
-        make_model_fn(network)(*batch, ModeKeys.TRAIN, params)
-    return graph
-
-
 @pytest.mark.parametrize("kind", ["batch norm", "counting", "frozen counting"])
 def test_a_state_of_an_estimators_graph_is_refused_in_parts(kind):
+    model_fn = make_model_fn(lambda classes: tf.keras.Sequential([_layer(kind), tf.keras.layers.Dense(classes)]))
+    params = {**PARAMS, "train_steps": 2, "global_batch_size": 6, "parallel_parts": 2}
     with pytest.raises(UserCodeError, match=r"parallel_parts: 2, and .* of the network updates"):
-        _model_fn_graph(lambda: _layer(kind), 2)
+        call_model_fn(model_fn, "train", params, features={"image": BATCH[0]["x"]}, labels=BATCH[1])

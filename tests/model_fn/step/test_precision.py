@@ -22,8 +22,6 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def own_policy():

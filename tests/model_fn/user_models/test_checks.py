@@ -11,8 +11,6 @@ from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_ste
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 def _refused(message: str):
     """Expects an error with this message; none if it is empty."""

@@ -13,8 +13,6 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-pytestmark = pytest.mark.unit
-
 
 def find(function):
     spec = {"image": tf.io.FixedLenFeature([28, 28, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}

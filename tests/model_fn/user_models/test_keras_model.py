@@ -11,9 +11,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.model_fn.user_models.keras_model import build, inputs_of, served
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-
-pytestmark = pytest.mark.unit
+from tfx_estimator.testing import call_model_fn
 
 SHAPES = {"image": [4, 4, 1], "mean": [1]}
 
@@ -173,10 +171,8 @@ def test_a_network_without_a_score_for_each_class_is_refused_on_every_path(look,
 
 
 def _serve(network):
-    """Trains by an Estimator."""
-    with tf.Graph().as_default():
-        features = {"image": tf.compat.v1.placeholder(tf.float32, [None, 4, 4, 1])}
-        make_model_fn(network)(features, None, ModeKeys.PREDICT, {"num_classes": 3, "seed": 1})
+    """Calls it as an Estimator does that predicts."""
+    call_model_fn(make_model_fn(network), "infer", {"num_classes": 3, "seed": 1}, shape=(4, 4, 1))
 
 
 def _ends(last):

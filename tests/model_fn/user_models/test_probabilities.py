@@ -9,8 +9,6 @@ import tensorflow as tf
 from tfx_estimator.model_fn.user_models.keras_model import build, served
 from tfx_estimator.model_fn.user_models.probabilities import gives_probabilities, loss_takes_probabilities, mismatch
 
-pytestmark = pytest.mark.unit
-
 
 def _functional(last=None):
     image = tf.keras.Input([4, 4, 1], name="image")

@@ -10,8 +10,6 @@ import pytest
 from tfx_estimator.components.trainer.best.decision import Evaluation, Record, judge, ranked
 from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
 
-pytestmark = pytest.mark.unit
-
 NAN, INF = math.nan, math.inf
 
 

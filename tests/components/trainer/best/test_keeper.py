@@ -13,8 +13,6 @@ from tfx_estimator.components.trainer.protocol.events import Event, ProgressRead
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 class Fake:
     """A training whose checkpoints are texts, of which the two newest stay."""

@@ -6,16 +6,16 @@ import json
 import os
 
 import pytest
+import tensorflow as tf
 
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.plan import visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.components.trainer.executor import _warn_of_idle_gpus
 from tfx_estimator.pipeline.base import cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import runtime
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
-
-pytestmark = pytest.mark.unit
 
 MWMS = {"strategy": "multi_worker_mirrored"}
 SERVED = {"strategy": "parameter_server"}
@@ -124,10 +124,6 @@ def test_an_evaluator_gets_its_declared_gpus_before_the_rest_is_divided(machine)
 
 
 def test_gpus_that_the_installed_tensorflow_cannot_use_give_a_warning(machine, monkeypatch, caplog):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.executor import _warn_of_idle_gpus
-
     def warnings(section: dict[str, object]) -> int:
         caplog.clear()
         _warn_of_idle_gpus(Devices.parse_obj(section))

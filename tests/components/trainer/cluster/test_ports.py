@@ -8,8 +8,6 @@ import pytest
 
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 
-pytestmark = pytest.mark.unit
-
 EVERYWHERE = [
     (socket.AF_INET, "127.0.0.1"),
     (socket.AF_INET, "0.0.0.0"),

@@ -14,15 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.components.trainer.cluster.private_users import (
-    CLIENT,
-    FILES,
-    FILTERED,
-    NEWUSER,
-    SERVER,
-    WAITER,
-    supervised,
-)
+from tests.components.trainer.cluster.private_users import CLIENT, FILES, FILTERED, NEWUSER, SERVER, WAITER, supervised
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import private_network
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork

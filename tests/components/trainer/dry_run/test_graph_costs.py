@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.dry_run import graph_costs
 
-pytestmark = pytest.mark.unit
-
 KB = 1024
 
 

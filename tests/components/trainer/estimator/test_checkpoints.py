@@ -17,8 +17,6 @@ from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
 from tfx_estimator.pipeline.base.errors import TrainingError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(params=["", "Format-Serving"])
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:

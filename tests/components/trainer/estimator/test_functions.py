@@ -9,17 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from tfx_estimator.components.trainer.estimator import path
+from tfx_estimator.components.trainer.estimator.recorded_params import RecordedParams
 from tfx_estimator.pipeline.base.errors import UserCodeError
-
-pytestmark = pytest.mark.unit
 
 VALUES = {"units": 3, "optimizer": {"name": "adam", "momentum": 0.9}}
 
 
 @pytest.fixture
 def params():
-    from tfx_estimator.components.trainer.estimator.recorded_params import RecordedParams
-
     return RecordedParams(VALUES)
 
 
@@ -60,7 +58,5 @@ def test_the_params_are_a_dict_of_the_same_values(params):
 
 
 def test_missing_results_of_a_trainer_fn_are_named():
-    from tfx_estimator.components.trainer.estimator import path
-
     with pytest.raises(UserCodeError, match="trainer_fn returned no eval_spec, train_spec"):
         path._call_trainer_fn(lambda fn_args, schema: {"estimator": 1}, SimpleNamespace(schema_path=None))

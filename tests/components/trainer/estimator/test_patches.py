@@ -66,7 +66,6 @@ def test_the_patch_fixes_an_existing_fault(found: tuple[Found, Found], name: str
     assert patched == fixed
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("target", "installed"),
     [
@@ -86,7 +85,6 @@ def test_another_tensorflow_is_not_patched(
     assert raised.value.todo == f"install tensorflow=={stacks.current().tensorflow}"
 
 
-@pytest.mark.unit
 def test_a_patch_calls_the_original_once_however_often_it_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 

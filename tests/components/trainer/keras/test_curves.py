@@ -10,8 +10,6 @@ from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("make", "rates"),

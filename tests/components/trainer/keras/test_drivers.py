@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-pytestmark = pytest.mark.unit
+from tfx_estimator.components.trainer.keras import drivers
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
 class _Watch:
@@ -30,13 +34,6 @@ class _Watch:
 
 @pytest.mark.parametrize("driver", ["fit", "loop"])
 def test_an_averaging_gets_each_global_step_in_order(driver):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.keras import drivers
-    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
-    from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
-    from tfx_estimator.pipeline.config.trainer import TrainerSection
-
     section = TrainerSection(train_steps=11, global_batch_size=2, sync_every=3, optimizer={"name": "sgd"})
     network = tf.keras.Sequential([tf.keras.Input((3,), name="x"), tf.keras.layers.Dense(2)])
     model = KerasClassifier(network, section)

@@ -14,8 +14,6 @@ from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.distribution import Distribution
 
-pytestmark = pytest.mark.unit
-
 
 class Losses:
     """Returns given losses for checkpoints, and records which were evaluated."""

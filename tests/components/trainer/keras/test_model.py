@@ -10,8 +10,6 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.keras.model import compiled_notices
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 SECTION = TrainerSection(model="own:net", train_steps=1, path="keras")
 
 

@@ -15,8 +15,6 @@ from tests.docs.pages import Page
 from tests.root import ROOT
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 
-pytestmark = pytest.mark.unit
-
 PAGE = Page(ROOT / "docs" / "serving.md")
 IMAGES = np.random.default_rng(3).integers(0, 256, (5, 8, 8, 1), np.uint8)
 _ASK = """
@@ -53,6 +51,7 @@ def test_tensorflow_lite_answers_as_the_model_does(small):
     assert len(set(expected.argmax(axis=1))) > 1 or np.ptp(expected, axis=0).max() > 0.01
 
 
+@pytest.mark.unit
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_onnx_answers_as_the_model_does(small, tmp_path):

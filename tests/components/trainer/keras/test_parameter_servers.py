@@ -26,7 +26,6 @@ def network(num_classes):
 """
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("checkpoints", "reports", "steps"),
     [(100, 40, 25), (25, 20, 25), (1000, 100, 100), (97, 20, 97), (5, 1, 5), (300, 1, 10), (503, 100, 100)],

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import declaration, digits, settings, training
+from tests.components.trainer.conftest import each_path
 from tests.folders import write_files
-
-__all__ = ["declaration", "digits", "settings", "training"]
+from tfx_estimator.components.trainer.settings import built_in_function
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -19,8 +18,6 @@ PROFILE = {"start_step": 4, "steps": 6}
 
 def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
     """The summaries of the tasks of a training of 20 steps."""
-    from tfx_estimator.components.trainer.settings import built_in_function
-
     section = {"train_steps": 20, "profile": PROFILE, "log_every_steps": 20, "save_checkpoints_steps": 10}
     made = settings({**section, **trainer})
     functions = built_in_function(made.trainer)
@@ -53,14 +50,7 @@ def _check(summary: dict) -> None:
     assert summary["advice"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "keras",
-        pytest.param("estimator", marks=pytest.mark.long),
-        pytest.param("keras_custom_loop", marks=pytest.mark.long),
-    ],
-)
+@each_path("keras")
 def test_the_declared_steps_are_profiled(fresh_tasks, training, settings, path):
     _check(_profiled(training, settings, ["chief-0"], path=path)["chief-0"])
 

@@ -11,8 +11,6 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from tfx_estimator.components.trainer.profiling.trace import find_bubbles, summarise, to_text
 from tfx_estimator.pipeline.config.parallel import PipelineParallel
 
-pytestmark = pytest.mark.unit
-
 MILLISECOND = 10**9
 
 

@@ -16,8 +16,6 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.pipeline.config.runtime import Profile
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):

@@ -12,8 +12,6 @@ import pytest
 from tests.root import run_python
 from tfx_estimator.components.trainer.protocol.events import StepCell
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("error", [None, OSError(errno.ENODEV, "No such device"), ValueError("longer than the file")])
 def test_a_step_is_readable_at_once_with_and_without_shared_memory(tmp_path, monkeypatch, error):

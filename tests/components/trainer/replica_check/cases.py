@@ -171,12 +171,7 @@ def examples(numbers: Any, batch: Any = BATCH) -> tf.data.Dataset:
     return dataset.shuffle(512).repeat().batch(batch)
 
 
-READERS = {
-    "unseeded": unseeded_input_fn,
-    "reordered": reordered_input_fn,
-    "own": own_input_fn,
-    "fixed": fixed_input_fn,
-}
+READERS = {"unseeded": unseeded_input_fn, "reordered": reordered_input_fn, "own": own_input_fn, "fixed": fixed_input_fn}
 
 
 def eval_input_fn() -> tf.data.Dataset:
@@ -236,10 +231,7 @@ def canned_input_fn() -> tf.data.Dataset:
 
 
 COLUMNS = [tf.feature_column.numeric_column("x", [8])]
-CANNED = {
-    "v1-sum": tf.compat.v1.estimator.LinearClassifier,
-    "mean": tf.estimator.LinearClassifier,
-}
+CANNED = {"v1-sum": tf.compat.v1.estimator.LinearClassifier, "mean": tf.estimator.LinearClassifier}
 
 
 def main(strategy: str, cases: list[str]) -> None:

@@ -7,8 +7,6 @@ import pytest
 
 from tfx_estimator.components.trainer.replica_check.trial import Change, Training, compare
 
-pytestmark = pytest.mark.unit
-
 GRADIENT = np.array([0.3, -0.2, 0.5, -0.1], np.float32)
 Values = dict[str, np.ndarray]
 

@@ -96,31 +96,32 @@ def start(
 
 def failed(group: Group) -> Failure:
     failure = group.poll()
-    assert failure is not None
+    assert failure
     return failure
+
+
+def done(group: Group) -> bool:
+    """Whether its work is done; polls it first, without a failure."""
+    assert group.poll() is None
+    return group.done()
 
 
 def test_a_lone_parameter_server_serves_until_it_is_killed():
     group, _ = start("ps", event="serving")
-    assert group.poll() is None
-    assert not group.done()
+    assert not done(group)
 
 
 def test_a_cluster_with_serving_workers_is_done_with_its_chief():
     serving = frozenset({"ps", "worker"})
     group, tasks = start("chief", "worker", "ps", serving=serving)
-    group.poll()
-    assert not group.done()
+    assert not done(group)
     tasks["chief-0"].code = 0
-    assert group.poll() is None
-    assert group.done()
+    assert done(group)
     # In an external cluster its process may end.
     group, tasks = start("worker", serving=serving)
-    group.poll()
-    assert not group.done()
+    assert not done(group)
     tasks["worker-0"].code = 0
-    group.poll()
-    assert group.done()
+    assert done(group)
 
 
 def test_a_stop_does_not_wait_for_serving_workers():
@@ -188,16 +189,13 @@ def test_a_waiting_evaluator_does_not_hold_up_the_end_of_training(clock):
     tasks["chief-0"].code = tasks["worker-0"].code = 0
     group.poll()
     clock.now += 100
-    group.poll()
-    assert not group.done()
+    assert not done(group)
     tasks["evaluator-0"].report("evaluated")
     group.poll()
     clock.now += 45
-    group.poll()
-    assert not group.done()
+    assert not done(group)
     clock.now += 1
-    group.poll()
-    assert group.done()
+    assert done(group)
 
 
 def test_an_exporting_evaluator_holds_up_the_end_of_training(clock):
@@ -207,8 +205,7 @@ def test_an_exporting_evaluator_holds_up_the_end_of_training(clock):
         tasks["evaluator-0"].report(event)
     group.poll()
     clock.now += 600
-    assert group.poll() is None
-    assert not group.done()
+    assert not done(group)
 
 
 def test_repeated_steps_after_a_restore_are_progress(clock):
@@ -245,8 +242,7 @@ def test_a_peer_killed_after_the_chief_has_finished_is_no_failure(kinds):
         task.report("step")
         task.code = -9
     tasks["chief-0"].code = 0
-    assert group.poll() is None
-    assert group.done()
+    assert done(group)
 
 
 @pytest.mark.parametrize("name", ["chief-0", "worker-0"])
@@ -267,13 +263,11 @@ def test_an_early_exit_after_the_chief_or_of_a_run_fn_is_no_failure():
         task.report("step")
         task.code = 0
     tasks["worker-0"].gone = True
-    assert group.poll() is None
-    assert group.done()
+    assert done(group)
     # It may have saved its model; this is checked at the end.
     group, tasks = start("chief", event="running")
     tasks["chief-0"].code, tasks["chief-0"].gone = 0, True
-    assert group.poll() is None
-    assert group.done()
+    assert done(group)
 
 
 def test_a_worker_that_hangs_after_the_chief_has_finished_is_not_late(clock):
@@ -301,7 +295,6 @@ def test_code_that_reports_no_progress_stalls_only_without_cpu_use(clock):
         # A heartbeat, and the like.
         tasks["chief-0"].cpu += 0.005
     assert clock.now == began + STALL + 0.5
-    assert failure is not None
     assert failure.cause.startswith("made no progress")
 
 
@@ -321,7 +314,6 @@ def test_code_that_computes_without_output_stalls_after_six_stall_timeouts(clock
         clock.now += STALL / 10
         task.cpu += STALL / 10
     assert clock.now == printed + 6 * STALL
-    assert failure is not None
     assert failure.cause.startswith("made no progress")
 
 

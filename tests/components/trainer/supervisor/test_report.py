@@ -18,15 +18,18 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.process import cpu_seconds
 from tfx_estimator.components.trainer.supervisor.report import Cost, Report
 
-pytestmark = pytest.mark.unit
+
+def told(report: Report, *steps: tuple[int, float], **more: Any) -> Report:
+    """Records steps of the chief, each with its time."""
+    for step, moment in steps:
+        report.record(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(moment), **more})
+    return report
 
 
 @pytest.mark.parametrize("batch_size", [8, None])
 @pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
 def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
-    report = Report(batch_size, total_steps=50)
-    for step in (0, last):
-        report.record(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(step)})
+    report = told(Report(batch_size, total_steps=50), *((step, step) for step in (0, last)))
     properties = report.outcome().properties()
     assert (properties["last_step"], properties["extra_steps"]) == (last, extra)
     assert properties.get("examples_per_second") == (batch_size and pytest.approx(batch_size))
@@ -52,8 +55,7 @@ def test_the_first_report_of_a_loss_a_thousand_times_the_first_one_is_warned_of(
     caplog.set_level("WARNING", "absl.tfx_estimator")
     report = Report(batch_size=8, total_steps=50)
     for step, loss in enumerate(losses):
-        event = {"event": Event.STEP, "step": step, "time": float(step), **({} if loss is None else {"loss": loss})}
-        report.record(TaskSpec("chief", 0, 1), event)
+        told(report, (step, step), **({} if loss is None else {"loss": loss}))
     found = [record.getMessage() for record in caplog.records]
     assert [text.partition("grown ")[2].partition(":")[0] for text in found] == warned
 
@@ -61,44 +63,36 @@ def test_the_first_report_of_a_loss_a_thousand_times_the_first_one_is_warned_of(
 def test_repeated_steps_are_counted_as_the_last_event_has_them():
     report = Report(batch_size=8, total_steps=50)
     for moment, (step, extra) in enumerate([(0, 0), (20, 2), (10, 1), (50, 1)]):
-        event = {"event": Event.STEP, "step": step, "extra_steps": extra, "time": float(moment)}
-        report.record(TaskSpec("chief", 0, 1), event)
+        told(report, (step, moment), extra_steps=extra)
     assert report.outcome().properties()["extra_steps"] == 1
 
 
 def test_unknown_values_are_left_out():
-    chief = TaskSpec("chief", 0, 1)
     # A run_fn reports no step.
     run_fn = Report(batch_size=None, total_steps=50)
-    run_fn.record(chief, {"event": Event.RUNNING})
+    run_fn.record(TaskSpec("chief", 0, 1), {"event": Event.RUNNING})
     assert set(run_fn.outcome().properties()) == {"train_seconds", "restarts", "lost_steps"}
     # The number of steps is unknown.
-    endless = Report(batch_size=8, total_steps=None)
-    for step in (0, 10):
-        endless.record(chief, {"event": Event.STEP, "step": step, "time": float(step)})
+    endless = told(Report(batch_size=8, total_steps=None), (0, 0), (10, 10))
     assert "extra_steps" not in endless.outcome().properties()
     # The pace is the average over the attempt: 999 steps in 499.5 s, and 1,000 in 100 s.
     long, moment = Report(batch_size=8, total_steps=10_000), 0.0
     for step in range(1, 2001):
-        long.record(chief, {"event": Event.STEP, "step": step, "time": moment})
+        told(long, (step, moment))
         moment += 0.5 if step < 1000 else 0.1
     assert long.steps_per_second() == pytest.approx(10)
     assert long.outcome().properties()["examples_per_second"] == pytest.approx(8 * 1999 / 599.5)
     # One report gives no pace.
-    short = Report(batch_size=8, total_steps=1)
-    short.record(chief, {"event": Event.STEP, "step": 1, "time": 1.0})
-    properties = short.outcome().properties()
+    properties = told(Report(batch_size=8, total_steps=1), (1, 1)).outcome().properties()
     assert properties["last_step"] == 1
     assert "examples_per_second" not in properties
 
 
 def test_the_cost_of_a_failure_is_known_even_if_the_restart_failed():
-    report, chief = Report(batch_size=8, total_steps=100), TaskSpec("chief", 0, 1)
-    report.record(chief, {"event": Event.STEP, "step": 78, "time": 1.0})
+    report = told(Report(batch_size=8, total_steps=100), (78, 1))
     report.restarted(Restart("worker-0 was killed", "all tasks were started again", 80))
     report.restarted(Restart("chief-0 was killed", "all tasks were started again", -1))
-    report.record(chief, {"event": Event.STEP, "step": 50, "time": 2.0})
-    report.record(chief, {"event": Event.STEP, "step": 100, "time": 3.0})
+    told(report, (50, 2), (100, 3))
     # One at the very end costs no step.
     report.restarted(Restart("evaluator-0 was killed", "evaluator-0 was started again", 100))
     outcome = report.outcome()
@@ -113,8 +107,7 @@ def test_a_restart_that_follows_from_another_counts_with_it():
         Restart("chief-0 failed", "chief-0 was started again", 32, follows=True, lost_steps=7, seconds=9.0),
     )
     outcome = Outcome(0, 50, 60.0, 100.0, {}, restarts)
-    assert outcome.properties()["restarts"] == 1
-    assert outcome.properties()["lost_steps"] == 7
+    assert [outcome.properties()[name] for name in ("restarts", "lost_steps")] == [1, 7]
     assert [each["cause"] for each in json.loads(outcome.history())] == ["ps-0 was killed", "chief-0 failed"]
 
 
@@ -185,10 +178,7 @@ def test_unknown_measurements_are_left_out():
     steps = [step(0, 0, 0), step(1, 1, 1), step(5, 2, 3)]
     assert add(Cost(), task(), *steps).properties(None) == {"peak_rss": 100}
     with_server = add(Cost(), task(PS), {"event": Event.SERVING})
-    assert set(add(with_server, task(), *steps).properties(BATCH)) == {
-        "steady_seconds",
-        "steady_examples_per_second",
-    }
+    assert set(add(with_server, task(), *steps).properties(BATCH)) == {"steady_seconds", "steady_examples_per_second"}
 
 
 def test_a_task_reports_its_cpu_time_and_memory(tmp_path):

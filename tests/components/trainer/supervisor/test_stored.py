@@ -21,7 +21,6 @@ from tfx_estimator.components.trainer.supervisor.stored import EvaluatorBeat, St
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.pipeline.base.errors import ExportError, TaskStalledError
 
-pytestmark = pytest.mark.unit
 SECONDS = 1.0
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 HEAVY = ["apache_beam", "kubernetes", "google.cloud.bigquery", "tfx.components.example_gen.component"]
 
 

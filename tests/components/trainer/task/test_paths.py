@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
 
-pytestmark = pytest.mark.unit
-
 MWMS = {"train": {"strategy": "multi_worker_mirrored"}}
 SERVED = {"train": {"strategy": "parameter_server"}}
 

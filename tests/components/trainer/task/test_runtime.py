@@ -29,7 +29,6 @@ print(*(config.experimental.disable_thread_spinning for config in (shared, sessi
 """
 
 
-@pytest.mark.unit
 def test_threads_spin_if_declared_or_if_other_work_may_wait_for_them(monkeypatch):
     replicas = {"train": {"strategy": "mirrored"}}
     layers = {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}

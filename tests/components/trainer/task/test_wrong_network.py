@@ -12,8 +12,6 @@ from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.model_fn.user_models.keras_model import build
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-pytestmark = pytest.mark.unit
-
 SEQUENTIAL = """
 import tensorflow as tf
 

@@ -14,8 +14,6 @@ from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
-pytestmark = pytest.mark.unit
-
 TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
 WORDS = [["a"], ["b", "c"], [], ["d"], ["e"], ["f", "g"], ["h"], [], ["i"], ["j"]]
 
@@ -37,10 +35,7 @@ def read(dataset: tf.data.Dataset) -> list[list[int]]:
     [
         # The replicas of a process take equal parts of each batch in order; all workers' parts make up the batch.
         (8, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4, 5], [6, 7]]]),
-        (
-            *(16, 8, [(2, 0, 4), (2, 1, 4)]),
-            [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]],
-        ),
+        (*(16, 8, [(2, 0, 4), (2, 1, 4)]), [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]]),
         # The last batch of an epoch is truncated to equal parts, or left out.
         (11, 4, [(1, 0, 4)], [[[0], [1], [2], [3], [4], [5], [6], [7]]]),
         (7, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4], [5]]]),

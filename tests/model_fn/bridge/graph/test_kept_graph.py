@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from tfx_estimator.model_fn.bridge.examples import files_of
+from tfx_estimator.model_fn.bridge.graph import conversion
+from tfx_estimator.model_fn.bridge.written import load
 from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
+from tfx_estimator.pipeline.testing.rows import serialize
 
 pytestmark = pytest.mark.equivalence
 
@@ -56,28 +59,15 @@ def raw() -> Any:
 
 def write(path: Path, features: dict[str, np.ndarray], compression: str = "") -> str:
     """Writes a TFRecord file of tf.Examples, and returns its path."""
+    rows = [dict(zip(features, values)) for values in zip(*features.values())]
     with tf.io.TFRecordWriter(str(path), compression) as writer:
-        for number in range(40):
-            example = tf.train.Example()
-            for name, values in features.items():
-                feature, value = example.features.feature[name], np.ravel(values[number]).tolist()
-                lists = {"f": feature.float_list, "i": feature.int64_list, "S": feature.bytes_list}
-                lists[values.dtype.kind].value.extend(value)
-            writer.write(example.SerializeToString())
+        for record in serialize(rows):
+            writer.write(record)
     return str(path)
 
 
-def keep(folder: str, output: str, examples: str, answer: str = "") -> Any:
-    from tfx_estimator.model_fn.bridge.examples import files_of
-    from tfx_estimator.model_fn.bridge.graph import conversion
-
-    return conversion.keep(folder, files_of(examples), output, answer)
-
-
-def load(folder: Path) -> ModuleType:
-    from tfx_estimator.model_fn.bridge.written import load
-
-    return load(str(folder))
+def keep(folder: str, output: Path, examples: str, answer: str = "") -> Any:
+    return conversion.keep(folder, files_of(examples), str(output), answer)
 
 
 def methods(folder: str) -> dict[str, str]:
@@ -91,10 +81,10 @@ def test_a_step_of_keras_equals_the_estimators_next_step(tmp_path: Path) -> None
     estimator.train(batches, steps=3)
     exported = estimator.export_saved_model(str(tmp_path / "exports"), raw).decode()
     examples = write(tmp_path / "examples.gz", FEATURES, "GZIP")
-    proof = keep(exported, str(output), examples).proof
+    proof = keep(exported, output, examples).proof
     assert (proof.examples, proof.compared, proof.gradients, proof.still) == (40, "logits", 4, [])
     assert max(proof.answers, *proof.kept.values()) <= 1e-6
-    model = load(output).network()
+    model = load(str(output)).network()
     old = np.array([each["logits"] for each in estimator.predict(lambda: batches().take(1))])
     given = {name: tf.constant(each) for name, each in FEATURES.items()}
     np.testing.assert_allclose(model(given), old, rtol=0, atol=1e-6)
@@ -141,11 +131,11 @@ def test_a_canned_estimator_keeps_its_columns_averages_and_signatures(tmp_path: 
     receiver = tf.estimator.export.build_parsing_serving_input_receiver_fn(spec)
     exported = estimator.export_saved_model(str(tmp_path / "exports"), receiver).decode()
     examples = write(tmp_path / "examples", FEATURES)
-    proof = keep(exported, str(output), examples).proof
+    proof = keep(exported, output, examples).proof
     (tmp_path / "vocabulary.txt").unlink()
     assert (proof.examples, proof.compared, proof.still) == (40, "logits", [])
     assert max(proof.answers, *proof.kept.values()) <= 1e-6
-    network = load(output)
+    network = load(str(output))
     model = network.network()
     averages = [each for each in model.non_trainable_weights if "moving_" in each.name]
     assert proof.gradients == len(model.weights) - len(averages) - 1
@@ -195,11 +185,11 @@ def test_reference_variables_become_variables_that_keras_trains(tmp_path: Path) 
 
     exported = export(tmp_path / "export", answers, use_resource=False)
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
-    kept = keep(exported, str(tmp_path / "kept"), examples)
+    kept = keep(exported, tmp_path / "kept", examples)
     assert (kept.proof.answers, kept.proof.gradients, kept.proof.still) == (0.0, 2, [])
     trained = {each["tensor"]: each["trained"] for each in kept.placed}
     assert trained == {"one": True, "two": True, "calls": False}
-    network = load(tmp_path / "kept")
+    network = load(str(tmp_path / "kept"))
     given = {"x": tf.constant(FEATURES["sizes"])}
     assert [float(network.network(output="calls")(given)) for _ in range(2)] == [1.0, 1.0]
     model = network.network()
@@ -221,14 +211,14 @@ def test_weights_that_the_output_does_not_train_are_listed(tmp_path: Path) -> No
     # The number of values in an example is unknown.
     exported = export(tmp_path / "export", lambda x, one, two: {"left": x @ one, "right": x @ one + x @ two}, None)
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
-    kept = keep(exported, str(tmp_path / "kept"), examples, "serving_default:left")
+    kept = keep(exported, tmp_path / "kept", examples, "serving_default:left")
     assert (kept.exported.signature, kept.exported.output) == ("serving_default", "left")
     assert (kept.proof.gradients, kept.proof.still) == (2, ["two"])
     assert "changes 1 of 2 trained weights, and leaves two" in "\n".join(kept.lines())
     assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == sorted(
         ["graph", "mapping.json", "network.py", "proof.json"]
     )
-    model = load(tmp_path / "kept").network(output="right")
+    model = load(str(tmp_path / "kept")).network(output="right")
     given = {"x": tf.constant(FEATURES["sizes"])}
     old = tf.saved_model.load(exported).signatures["serving_default"](**given)["right"]
     np.testing.assert_allclose(model(given), old, rtol=0, atol=1e-6)
@@ -236,9 +226,9 @@ def test_weights_that_the_output_does_not_train_are_listed(tmp_path: Path) -> No
 
 def test_a_weight_without_a_gradient_is_unchanged_and_listed(tmp_path: Path) -> None:
     exported = export(tmp_path / "export", lambda x, one, two: {"y": tf.round(x @ one) + x @ two})
-    proof = keep(exported, str(tmp_path / "kept"), write(tmp_path / "examples", {"x": FEATURES["sizes"]})).proof
+    proof = keep(exported, tmp_path / "kept", write(tmp_path / "examples", {"x": FEATURES["sizes"]})).proof
     assert (proof.gradients, proof.still) == (2, ["one"])
-    model = load(tmp_path / "kept").network()
+    model = load(str(tmp_path / "kept")).network()
     before = [each.numpy() for each in model.trainable_weights]
     model.compile("adam", "mse")
     model.train_on_batch({"x": tf.constant(FEATURES["sizes"])}, tf.zeros([40, 2]))
@@ -249,7 +239,7 @@ def test_a_weight_without_a_gradient_is_unchanged_and_listed(tmp_path: Path) -> 
 def test_the_only_output_is_chosen_even_if_several_signatures_have_it(tmp_path: Path) -> None:
     signatures = ("price", "serving_default")
     exported = export(tmp_path / "export", lambda x, one, two: {"y": x @ one + x @ two}, signatures=signatures)
-    kept = keep(exported, str(tmp_path / "kept"), write(tmp_path / "examples", {"x": FEATURES["sizes"]}))
+    kept = keep(exported, tmp_path / "kept", write(tmp_path / "examples", {"x": FEATURES["sizes"]}))
     assert (kept.exported.signature, kept.exported.output) == ("serving_default", "y")
 
 
@@ -288,5 +278,5 @@ def test_exports_that_cannot_be_trained_or_differ_are_refused_and_nothing_is_wri
     ]
     for name, answer, files, kind, words in refused:
         with pytest.raises(kind, match=words):
-            keep(exports[name], str(tmp_path / "kept"), files, answer)
+            keep(exports[name], tmp_path / "kept", files, answer)
     assert not list(tmp_path.glob("*kept*")) + list(tmp_path.glob(".conv*"))

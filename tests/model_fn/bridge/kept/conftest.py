@@ -32,8 +32,6 @@ class Process:
 
     def run(self, *words: str) -> str:
         """Returns the last line of what a file prints."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(json.dumps(words), file=self._process.stdin, flush=True)
         code, printed = self._process.stdout.readline().strip(), self._log.read_text(errors="replace")
         if code != "0":

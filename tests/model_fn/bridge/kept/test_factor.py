@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("is_derived", [False, True])
 def test_a_derived_rate_is_multiplied_once(tf: Any, is_derived: bool) -> None:
     from tfx_estimator.model_fn.bridge.kept.optimizers import recorded, scale

@@ -12,10 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
+from tests.model_fn.bridge.kept import model_fns
 from tests.model_fn.bridge.kept.conftest import KERAS
 from tests.stack import OTHER_PYTHON
+from tfx_estimator.model_fn.bridge.kept.keeping import keep
+from tfx_estimator.model_fn.bridge.kept.parts import components
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.testing.rows import serialize
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.usefixtures("without_patches")]
 # By the name of the model_fn: why several replicas cannot train it.
@@ -36,8 +42,6 @@ USES = str(Path(__file__).with_name("uses.py"))
 
 
 def _estimator(tf: Any, name: str, folder: Path, **params: Any) -> Any:
-    from tests.model_fn.bridge.kept import model_fns
-
     config = tf.estimator.RunConfig(str(folder), 1, save_summary_steps=None, log_step_count_steps=None)
     return tf.estimator.Estimator(getattr(model_fns, name), config=config, params=params or None)
 
@@ -45,9 +49,6 @@ def _estimator(tf: Any, name: str, folder: Path, **params: Any) -> Any:
 @pytest.fixture(scope="session")
 def kept(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, str, Any]]:
     """Trains a model_fn some steps and keeps it; returns the Estimator, the folder and the result."""
-    from tests.model_fn.bridge.kept import model_fns
-    from tfx_estimator.model_fn.bridge.kept.keeping import keep
-
     made: dict[str, Any] = {}
 
     def get(name: str, **params: Any) -> tuple[Any, str, Any]:
@@ -86,8 +87,6 @@ def test_it_goes_on_to_the_bit(kept: Any, name: str) -> None:
 
 @pytest.mark.parametrize("legacy", KERAS)
 def test_keras_goes_on_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_path: Path, legacy: str) -> None:
-    from tests.model_fn.bridge.kept import model_fns
-
     estimator, folder, _ = kept("averaged")
     found = json.loads(processes(legacy).run(USES, "goes_on", folder, str(tmp_path)))
     shutil.copytree(estimator.model_dir, tmp_path / "model")
@@ -105,8 +104,6 @@ def test_keras_goes_on_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_
 
 def _signatures(tf: Any, folder: str) -> dict[str, Any]:
     """Returns what the signatures of a SavedModel take and return, with their methods."""
-    from tensorflow.python.saved_model.loader_impl import parse_saved_model
-
     (graph,) = parse_saved_model(folder).meta_graphs
     assert list(graph.meta_info_def.tags) == ["serve"]
     return {
@@ -121,8 +118,6 @@ def _signatures(tf: Any, folder: str) -> dict[str, Any]:
 
 
 def test_it_exports_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_path: Path) -> None:
-    from tests.model_fn.bridge.kept import model_fns
-
     estimator, folder, _ = kept("averaged")
     processes("0").run(USES, "exports", folder, str(tmp_path))
     shutil.copytree(estimator.model_dir, tmp_path / "model")
@@ -133,8 +128,7 @@ def test_it_exports_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_pat
     assert sorted(wanted) == ["predict", "serving_default"]
     assert wanted["serving_default"][2] == "tensorflow/serving/classify"
     assert _signatures(tf, str(tmp_path / "kept")) == wanted
-    feature = tf.train.Feature(float_list=tf.train.FloatList(value=[0.1, 0.9, 0.3, 0.4, 0.5]))
-    request = tf.constant([tf.train.Example(features=tf.train.Features(feature={"x": feature})).SerializeToString()])
+    request = tf.constant(serialize([{"x": [0.1, 0.9, 0.3, 0.4, 0.5]}]))
     for name, (takes, returns, _) in wanted.items():
         one, two = (
             tf.saved_model.load(str(each)).signatures[name](**dict.fromkeys(takes, request))
@@ -145,13 +139,10 @@ def test_it_exports_as_the_estimator(tf: Any, kept: Any, processes: Any, tmp_pat
 
 
 def test_tables_and_their_files_travel_with_an_export(tf: Any, kept: Any, processes: Any, tmp_path: Path) -> None:
-    from tests.model_fn.bridge.kept import model_fns
-
     _, folder, _ = kept("of_text")
     wanted = json.loads(processes("0").run(USES, "exports", folder, str(tmp_path)))
     (tmp_path / "kept").rename(tmp_path / "moved")
     signature = tf.saved_model.load(str(tmp_path / "moved")).signatures["serving_default"]
-    from tfx_estimator.model_fn.bridge.kept.parts import components
 
     given = dict(components(next(iter(model_fns.text_input())), "features"))
     found = signature(**{name: given[name] for name in signature.structured_input_signature[1]})
@@ -296,10 +287,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_kept_is_refused_in_a_sentence(tf: Any, tmp_path: Path, name: str) -> None:
-    from tests.model_fn.bridge.kept import model_fns
-    from tfx_estimator.model_fn.bridge.kept.keeping import keep
-    from tfx_estimator.pipeline.base.errors import UserCodeError
-
     params, damage, sentence = REFUSED[name]
     input_fn = model_fns.dense_input()
     estimator = _estimator(tf, name, tmp_path / "model", **params)

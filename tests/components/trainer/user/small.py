@@ -1,4 +1,4 @@
-"""A network that records the random numbers of its layers in each step of a training."""
+"""Small networks: one whose gradients overflow, one with random layers, one that records what its layers draw."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+layers = tf.keras.layers
 
-class Drawing(tf.keras.layers.Layer):
+
+def steep(num_classes: int) -> tf.keras.Model:
+    """Has inputs of a thousand: float16 gradients overflow until the loss scale is small."""
+    image = tf.keras.Input((28, 28, 1))
+    return tf.keras.Model(image, layers.Dense(num_classes)(layers.Flatten()(image) * 1000.0))
+
+
+def dropping(num_classes: int) -> tf.keras.Model:
+    hidden = [layers.Dense(1000, "relu"), layers.Dropout(0.5), layers.Dense(1000, "relu"), layers.Dropout(0.5)]
+    return tf.keras.Sequential([layers.Flatten(), *hidden, layers.Dense(num_classes)])
+
+
+class Drawing(layers.Layer):
     """Returns its inputs, and appends one line per step with a digest for each random layer."""
 
     def __init__(self, file: str) -> None:
         super().__init__(name="drawing")
         self._file = Path(file)
-        layers = tf.keras.layers
         # Stateful operations with and without a layer's seed, and a generator.
         self._layers = [layers.Dropout(0.5), layers.GaussianNoise(1.0, seed=3), layers.RandomBrightness(0.4)]
 
@@ -33,5 +45,5 @@ class Drawing(tf.keras.layers.Layer):
         return np.int64(0)
 
 
-def network(num_classes: int, file: str) -> tf.keras.Model:
-    return tf.keras.Sequential([Drawing(file), tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
+def drawing(num_classes: int, file: str) -> tf.keras.Model:
+    return tf.keras.Sequential([Drawing(file), layers.Flatten(), layers.Dense(num_classes)])
