@@ -59,17 +59,23 @@ def answer(function: Callable[..., dict[str, Any]], *files: str) -> None:
     *streams, result_file = files
     result: Any
     try:
-        request, *others = map(_read, streams)
-        result = function(next(request), *others)
+        request, *others = map(_Stream, streams)
+        result = function(next(iter(request)), *others)
     except TfxEstimatorError as error:
         result = error
     write_whole(result_file, pickle.dumps(result))
 
 
-def _read(name: str) -> Iterator[Any]:
-    with open(name, "rb") as file:
-        while file.peek(1):
-            yield pickle.load(file)
+class _Stream:
+    """The objects in a file, which each iteration reads anew."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __iter__(self) -> Iterator[Any]:
+        with open(self._name, "rb") as file:
+            while file.peek(1):
+                yield pickle.load(file)
 
 
 def python(program: str) -> list[str]:

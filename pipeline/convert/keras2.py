@@ -119,7 +119,7 @@ def write(
     def train(batch: Batch) -> Any:
         return train_step((batch.features, batch.labels))["loss"]
 
-    return found | compare_steps(answers.trained, placed, reader, train, answers.batches(), model.variables), placed
+    return found | compare_steps(answers.trained, placed, reader, train, answers.batches, model.variables), placed
 
 
 def _evaluated(maker: ModelMaker, model: KerasClassifier) -> KerasClassifier:

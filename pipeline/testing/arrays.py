@@ -43,7 +43,9 @@ def classes_of(predictions: Any) -> np.ndarray | None:
     Args:
         predictions: An array, or arrays by name, as a model_fn's predictions.
     """
-    named = predictions if isinstance(predictions, dict) else {"logits": predictions}
+    if isinstance(predictions, (list, tuple)):
+        return None
+    named = predictions if isinstance(predictions, dict) else {"predictions": predictions}
     for name in ("class_ids", "class_id", "classes", "class"):
         if name in named and np.issubdtype(np.asarray(named[name]).dtype, np.integer):
             return np.asarray(named[name]).reshape(-1)

@@ -97,10 +97,11 @@ def train(request: Any) -> dict[str, dict[str, np.ndarray]]:
         data = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
         return data.batch(len(tf.nest.flatten(features)[0]) // replicas, drop_remainder=True)
 
-    found: dict[str, Any] = {}
+    # Replicas create operations in another order, and so would draw other weights.
+    estimator("begun").train(lambda: batches(1), steps=1)
+    found = {}
     for place, section in zip(strategies, sections):
-        # Replicas create operations in another order, and so would draw other weights.
-        trained = estimator(place, make_strategy(section), f"{folder}/{ONE_DEVICE}/model.ckpt-0" if found else None)
+        trained = estimator(place, make_strategy(section), f"{folder}/begun")
         trained.train(lambda: batches(section.replicas), steps=steps)  # noqa: B023
         names = [each for each in trained.get_variable_names() if each != tf.compat.v1.GraphKeys.GLOBAL_STEP]
         found[place] = {each: trained.get_variable_value(each) for each in names}

@@ -61,7 +61,9 @@ def overfits(
     is_made_up = features is None
     features, labels = given_or_made_up(features, labels, shape, classes, examples)
     if is_keras:
-        losses, predictions = _fit(target, next(iter(features.values())) if is_made_up else features, labels, steps)
+        given = next(iter(features.values())) if is_made_up else features
+        # A list would become one array.
+        losses, predictions = _fit(target, tuple(given) if isinstance(given, list) else given, labels, steps)
     elif _is_network(target):
         losses, predictions = _train_network(target, params or {}, trainer or {}, features, labels, classes, steps)
     else:
@@ -75,7 +77,7 @@ def overfits(
         f"{share:g} of the first: a learning rate too high or too low, or a loss that compares wrong shapes"
     )
     predicted = classes_of(predictions)
-    own = np.zeros(0) if isinstance(labels, Mapping) else np.asarray(labels).reshape(-1)
+    own = np.zeros(0) if isinstance(labels, (Mapping, tuple)) else np.asarray(labels).reshape(-1)
     if predicted is not None and np.issubdtype(own.dtype, np.integer) and own.shape == predicted.shape:
         right = predicted == own
         pairs = sorted(set(zip(own[~right].tolist(), predicted[~right].tolist())))[:_SHOWN]
@@ -143,4 +145,4 @@ def _train_network(
 def _fit(model: Any, features: Any, labels: Any, steps: int) -> tuple[list[float], Any]:
     batches = tf.data.Dataset.from_tensors((features, labels)).repeat()
     losses = model.fit(batches, epochs=steps, steps_per_epoch=1, verbose=0).history["loss"]
-    return losses, np.asarray(model(features, training=False))
+    return losses, tf.nest.map_structure(np.asarray, model(features, training=False))

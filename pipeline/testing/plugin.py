@@ -14,8 +14,9 @@ import pytest
 from tfx_estimator.pipeline.testing import folders
 
 # Hundreds of lines of libraries about their own code, and advice to rewrite what this package lets go on.
+_LIBRARIES = "gast|tfx|tfx_bsl|ml_metadata|apache_beam|tensorflow|tensorflow_(transform|data_validation|model_analysis)"
 _IGNORED = (
-    r"ignore::DeprecationWarning:(gast|tfx|ml_metadata|apache_beam|tensorflow\w*)\b",
+    rf"ignore::DeprecationWarning:({_LIBRARIES})\b",
     r"ignore:`tf\.layers\.:UserWarning",
 )
 
@@ -53,8 +54,9 @@ def _bringing_back(execute: Any) -> Any:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepares a session."""
-    # At the front: the user's own filters come later, and win.
-    config.getini("filterwarnings")[:0] = _IGNORED
+    if not sys.warnoptions:
+        # At the front: the user's own filters come later, and win.
+        config.getini("filterwarnings")[:0] = _IGNORED
     if "tensorflow" not in sys.modules:
         sys.meta_path.insert(0, _Finder())
     # Private: the object that the fixture tmp_path_factory returns, which removes the folders of earlier sessions.

@@ -49,8 +49,11 @@ def preprocess(
         UserCodeError: The function returns no dict of tensors.
     """
     __tracebackhide__ = True
-    is_function = callable(preprocessing_fn)
-    folder = analyze(preprocessing_fn, rows, schema, custom_config) if is_function else preprocessing_fn.uri
+    if callable(preprocessing_fn):
+        folder = analyze(preprocessing_fn, rows, schema, custom_config)
+    else:
+        assert (schema, custom_config) == (None, None), "a TransformGraph has a schema and a custom_config of its own"
+        folder = preprocessing_fn.uri
     graph = tft.TFTransformOutput(folder)
     spec = graph.raw_feature_spec()
     records = serialize(rows)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.session import Answer, Batch
 from tfx_estimator.model_fn.bridge.steps import Trained
-from tfx_estimator.model_fn.bridge.tensors import Placed, Reader
+from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP, Placed, Reader
 from tfx_estimator.model_fn.bridge.trial import compare_answers, compare_steps
 from tfx_estimator.model_fn.bridge.written import load
 
@@ -57,9 +57,10 @@ def compare(trial: Trial, answers: Iterable[Answer]) -> dict[str, Any]:
         model.mean_loss.reset_state()
         return train_step(module.prepare(batch.tensors(), batch.label()))["loss"]
 
-    variables = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
+    steps = {f"step of {part}": each.iterations for part, each in model.by_part.items()}
+    variables = {**module.places(model), **steps, GLOBAL_STEP: next(iter(steps.values()))}
     reader = Reader(trial.checkpoint)
-    return found | compare_steps(trial.trained, trial.placed, reader, train, trial.batches, variables)
+    return found | compare_steps(trial.trained, trial.placed, reader, train, lambda: trial.batches, variables)
 
 
 def _save(module: ModuleType, model: Any, file: str) -> None:

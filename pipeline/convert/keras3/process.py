@@ -228,4 +228,4 @@ def _compare_steps(
         return module.train_step(model, optimizer, _chosen(model, batch.features), batch.labels)
 
     held = [each for each in placed if each.tensor.kind != STEP]
-    return compare_steps(trained, held, reader, train, batches, variables)
+    return compare_steps(trained, held, reader, train, lambda: batches, variables)

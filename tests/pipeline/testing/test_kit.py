@@ -212,3 +212,10 @@ def test_a_compiled_keras_model_is_taken() -> None:
         else:
             with pytest.raises(AssertionError, match=r"the loss went from .* in 100 steps"):
                 testing.overfits(model, shape=(6,), classes=4)
+    binary = tf.keras.Sequential([layers.Dense(32, "relu", input_shape=(6,)), layers.Dense(1, "sigmoid")])
+    binary.compile(tf.keras.optimizers.Adam(0.01), "binary_crossentropy")
+    testing.overfits(binary, shape=(6,), classes=2)
+    one, other = layers.Input([2]), layers.Input([3])
+    both = tf.keras.Model([one, other], layers.Dense(3)(layers.Concatenate()([one, other])))
+    both.compile(tf.keras.optimizers.Adam(0.1), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    testing.overfits(both, features=[np.eye(6)[:, :2], np.eye(6)[:, 2:5]], labels=np.arange(6) % 3)
