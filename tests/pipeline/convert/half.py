@@ -7,17 +7,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tests.components.trainer.conftest import LABELS, SHAPE
-from tfx_estimator.components.trainer.declared_input import declared_input
-from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
-from tfx_estimator.components.trainer.keras.model import ModelMaker
-from tfx_estimator.components.trainer.keras.saving import Saver
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
-from tfx_estimator.pipeline.convert.keras2 import Model
-from tfx_estimator.pipeline.convert.source import Source
 
 HALF, END = 12, 24
 NETWORKS = "converted_networks"
@@ -41,6 +32,11 @@ class Half:
     """
 
     def __init__(self, folder: Path, inputs: dict[str, list[Any]], declared: dict[str, Any]) -> None:
+        from tfx.components.trainer.fn_args_utils import FnArgs
+
+        from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
+        from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+
         self.folder = folder
         self.settings = Settings(declaration=declared, image_shape=SHAPE, label_names=LABELS, path="estimator")
         self.inputs = inputs
@@ -64,12 +60,16 @@ class Half:
 
     def source(self, network: str = "", step: int = HALF) -> Any:
         """Returns the Source that `convert` would find, with another network if one is named."""
+        from tfx_estimator.pipeline.convert.source import Source
+
         settings = self.settings.with_trainer(model=f"{NETWORKS}:{network}") if network else self.settings
         checkpoint = str(self.folder / f"model.ckpt-{step}")
         return Source(None, checkpoint, step, settings, self.inputs, "")  # type: ignore[arg-type]
 
     def batches(self, at: int) -> tf.data.Dataset:
         """Returns the run's training batches from a step on."""
+        from tfx_estimator.components.trainer.declared_input import declared_input
+
         return declared_input(self._args, self.settings.section, lambda: at).reader.input_fn("train")
 
     def keras(self, folder: Path, at: int, more: int = 0, declared: Any = None) -> dict[str, np.ndarray]:
@@ -78,6 +78,12 @@ class Half:
         Args:
             declared: The section `trainer` of a new.yaml, if not the Estimator's on the Keras path.
         """
+        from tfx_estimator.components.trainer.declared_input import declared_input
+        from tfx_estimator.components.trainer.keras.model import ModelMaker
+        from tfx_estimator.components.trainer.keras.saving import Saver
+        from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+        from tfx_estimator.pipeline.convert.keras2 import Model
+
         section = declared or self.settings.with_trainer(path="keras").section
         reads = declared_input(self._args, section, lambda: at)
         model = ModelMaker(section, len(LABELS), reads.transformed_spec).make_compiled(1)

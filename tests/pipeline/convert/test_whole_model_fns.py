@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import read_yaml
-from tfx_estimator.pipeline.convert.conversion import KERAS2, convert
-from tfx_estimator.pipeline.convert.replacement import Replacement
 
 MODULE = "whole_model_fns"
 SCOPE = "name without the network's scope"
@@ -44,6 +42,9 @@ def _convert(
     **trainer: Any,
 ) -> Any:
     """Converts; `trainer` has entries of the declaration given by `--declaration`."""
+    from tfx_estimator.pipeline.convert.conversion import KERAS2, convert
+    from tfx_estimator.pipeline.convert.replacement import Replacement
+
     declared = trained.settings.with_trainer(**trainer).section if trainer else None
     return convert(trained.source(), str(output), KERAS2, Replacement(f"{module}:{network}", declared), patterns)
 
