@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
+import pickle
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -59,29 +61,28 @@ def compare_steps(
         batches: Reads the batches, each time anew.
         variables: Those of the model, by place; all that the steps change.
     """
-    places = {each.place for each in placed}
-    others = {name: np.asarray(each).copy() for name, each in variables.items() if name not in places}
-    found = _steps(trained, placed, reader, train, batches(), variables)
-    for attempt in range(_AGAIN if found["wrong"] else 0):
-        # A ReLU or a maximum that rounding turns moves all tensors, by up to some per cent; a wrong step does it again.
-        random = np.random.default_rng(attempt)
-        for each in placed:
-            value = reader.get_tensor(each.tensor.name) * each.factor
-            if each.tensor.kind == WEIGHT and np.issubdtype(value.dtype, np.floating):
-                value = value + random.choice([-1, 1], value.shape) * np.spacing(value)
-            _assign(variables[each.place], value)
-        for name, value in others.items():
-            _assign(variables[name], value)
-        again = _steps(trained, placed, reader, train, batches(), variables)
-        before = found["wrong"]
-        found = again | {"wrong": {place: each for place, each in again["wrong"].items() if place in before}}
-        if not found["wrong"]:
-            break
+    weights = {each.place for each in placed if each.tensor.kind == WEIGHT}
+    # In a file: memory holds few copies of a large model.
+    with tempfile.TemporaryFile() as begun:
+        for variable in variables.values():
+            pickle.dump(np.asarray(variable), begun, protocol=pickle.HIGHEST_PROTOCOL)
+        found = _steps(trained, placed, reader, train, batches(), variables)
+        for attempt in range(_AGAIN if found["wrong"] else 0):
+            # A ReLU or a maximum that rounding turns moves all tensors, by up to some per cent; a wrong step does it
+            # again.
+            begun.seek(0)
+            random = np.random.default_rng(attempt)
+            for place, variable in variables.items():
+                value = pickle.load(begun)
+                if place in weights and np.issubdtype(value.dtype, np.floating):
+                    value = value + random.choice(np.array([-1, 1], value.dtype), value.shape) * np.spacing(value)
+                variable.assign(value)
+            before = found["wrong"]
+            found = _steps(trained, placed, reader, train, batches(), variables)
+            found["wrong"] = {place: each for place, each in found["wrong"].items() if place in before}
+            if not found["wrong"]:
+                break
     return found
-
-
-def _assign(variable: Any, value: np.ndarray) -> None:
-    variable.assign(value.astype(np.asarray(variable).dtype))
 
 
 def _steps(

@@ -17,6 +17,16 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
+# What is started in the background of a shell ignores Ctrl-C.
+SESSION = """
+import signal
+import sys
+
+import pytest
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
 MODELS = """
 import os
 import time
@@ -72,7 +82,7 @@ def start(project: Path, *arguments: str) -> subprocess.Popen:
     """Starts a session, with its temporary files in `temporaries`."""
     (project / "temporaries").mkdir()
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(project / "temporaries")}
-    command = [sys.executable, "-m", "pytest", "-c", "pytest.ini", *arguments]
+    command = [sys.executable, "-c", SESSION, "-c", "pytest.ini", *arguments]
     return subprocess.Popen(command, cwd=project, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
