@@ -66,7 +66,7 @@ def run_fn(fn_args: Any) -> None:
         return records.map(lambda each: tf.io.parse_example(each, spec)).map(lambda each: (each, each.pop("y")))
 
     given = tf.keras.Input([2], name="x")
-    model = tf.keras.Model({"x": given}, tf.keras.layers.Dense(1)(given))
+    model = tf.keras.Model({"x": given}, tf.keras.layers.Dense(1, kernel_initializer="zeros")(given))
     model.compile(tf.keras.optimizers.Adam(fn_args.custom_config["rate"]), "mse")
     counts = {"steps_per_epoch": fn_args.train_steps, "validation_steps": fn_args.eval_steps}
     model.fit(data(fn_args.train_files), validation_data=data(fn_args.eval_files), verbose=0, **counts)
@@ -75,7 +75,7 @@ def run_fn(fn_args: Any) -> None:
 
 def test_a_run_fn_trains_and_serves() -> None:
     rows = [{"x": [float(n), 1.0], "y": 2.0 * n} for n in range(16)]
-    given = testing.fn_args(testing.examples(rows), train_steps=300, custom_config={"rate": 0.1})
+    given = testing.fn_args(testing.examples(rows), train_steps=600, custom_config={"rate": 0.1})
     run_fn(given)
     served = testing.export_and_serve(given.serving_model_dir, rows)
     np.testing.assert_allclose(next(iter(served.values())), [[row["y"]] for row in rows], atol=0.1)
