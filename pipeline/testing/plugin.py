@@ -17,6 +17,8 @@ from tfx_estimator.pipeline.testing import folders
 _LIBRARIES = "gast|tfx|tfx_bsl|ml_metadata|apache_beam|tensorflow|tensorflow_(transform|data_validation|model_analysis)"
 _IGNORED = (
     rf"ignore::DeprecationWarning:({_LIBRARIES})\b",
+    # Keras's, with Python 3.10.
+    r"ignore:non-integer arguments to randrange:DeprecationWarning:random",
     r"ignore:`tf\.layers\.:UserWarning",
 )
 
