@@ -142,7 +142,7 @@ def _watched(original: Callable[..., Any], index: int, writes: bool) -> Callable
 def _paths(value: Any) -> Iterator[str]:
     """Yields the files of a path, a checkpoint's prefix, or a list or tensor of such."""
     if hasattr(value, "dtype"):
-        value = sys.modules["tensorflow"].get_static_value(value)  # None if only a session knows it
+        value = _strings(value)
     if isinstance(value, (str, bytes, os.PathLike)):
         path = os.fsdecode(value)
         parts = (part for suffix in (".index", ".data-*") for part in glob.glob(glob.escape(path) + suffix))
@@ -150,6 +150,20 @@ def _paths(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)) or hasattr(value, "ravel"):
         for each in getattr(value, "ravel", lambda: value)():
             yield from _paths(each)
+
+
+def _strings(value: Any) -> Any:
+    """Returns the strings of an array or a tensor; None if only a session knows them, or for numbers."""
+    if hasattr(value, "ravel"):
+        return value if value.dtype.kind in "OSU" else None
+    tensorflow = sys.modules["tensorflow"]
+    if value.dtype != tensorflow.string:
+        return None
+    if isinstance(value, tensorflow.__internal__.EagerTensor):
+        return value.numpy()
+    # Not by get_static_value: a session could feed the tensor no more, as Keras does when it saves weights.
+    operation: Any = getattr(value, "op", None)
+    return tensorflow.make_ndarray(operation.get_attr("value")) if getattr(operation, "type", "") == "Const" else None
 
 
 def _note(path: str, frame: Any) -> None:

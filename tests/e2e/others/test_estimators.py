@@ -120,7 +120,10 @@ def test_a_keras_estimator_trains_and_resumes_under_replicas(plain, train):
     _compare(train("model_to_estimator", STRATEGIES["mirrored"]), losses, weights)
     longer = train("model_to_estimator", STRATEGIES["mirrored"], steps=2 * STEPS)
     assert [longer.get_float_custom_property(f"{which}_step") for which in ("first", "last")] == [STEPS, 2 * STEPS]
-    assert json.loads((Path(longer.uri) / "replica_check.json").read_text()) == {"notes": []}
+    verdict = json.loads((Path(longer.uri) / "replica_check.json").read_text())
+    assert verdict.keys() == {"notes", "batch"}
+    assert verdict["notes"] == []
+    assert verdict["batch"].startswith("global batch 32: 2 replicas share each batch of TrainSpec.input_fn")
 
 
 @pytest.mark.long

@@ -146,6 +146,15 @@ def test_what_the_code_writes_in_c_is_not_noted(notes):
     assert variable.numpy() == 3
 
 
+def test_a_constant_path_is_noted_and_can_still_be_fed(notes):
+    write("one.txt")
+    with tf.Graph().as_default() as graph:
+        path = tf.constant("one.txt")
+        assert notes(lambda: tf.io.read_file(path)) == ["one.txt"]
+        # As Keras feeds what it saves.
+        assert graph.is_feedable(path)
+
+
 def test_nothing_is_noted_outside_of_a_call(notes):
     write("one.txt", "two.txt")
     notes(lambda: Path("one.txt").read_text())
