@@ -62,11 +62,13 @@ def compare_steps(
         variables: Those of the model, by place; all that the steps change.
     """
     weights = {each.place for each in placed if each.tensor.kind == WEIGHT}
+    # One for all attempts: the first of them traces `train`.
+    draws = Draws()
     # In a file: memory holds few copies of a large model.
     with tempfile.TemporaryFile() as begun:
         for variable in variables.values():
             pickle.dump(np.asarray(variable), begun, protocol=pickle.HIGHEST_PROTOCOL)
-        found = _steps(trained, placed, reader, train, batches(), variables)
+        found = _steps(trained, placed, reader, train, batches(), variables, draws)
         for attempt in range(_AGAIN if found["wrong"] else 0):
             # A ReLU or a maximum that rounding turns moves all tensors, by up to some per cent; a wrong step does it
             # again.
@@ -78,7 +80,7 @@ def compare_steps(
                     value = value + random.choice(np.array([-1, 1], value.dtype), value.shape) * np.spacing(value)
                 variable.assign(value)
             before = found["wrong"]
-            found = _steps(trained, placed, reader, train, batches(), variables)
+            found = _steps(trained, placed, reader, train, batches(), variables, draws)
             found["wrong"] = {place: each for place, each in found["wrong"].items() if place in before}
             if not found["wrong"]:
                 break
@@ -92,9 +94,10 @@ def _steps(
     train: Callable[[Batch], Any],
     batches: Iterable[Batch],
     variables: Mapping[str, Any],
+    draws: Draws,
 ) -> dict[str, Any]:
     """Trains once."""
-    draws, given, losses = Draws(), enumerate(batches), list[float]()
+    given, losses = enumerate(batches), list[float]()
     largest, wrong, compared = {"loss": 0.0}, dict[str, float](), dict[str, bool]()
     for count, tensors in itertools.groupby(trained.tensors(placed, reader), key=operator.itemgetter(0)):
         with draws.fixed():
