@@ -41,7 +41,7 @@ def read_plan(text: str, target: str) -> list[Row]:
         target: One of `registry.ALL_TARGETS`.
     """
     # The YAML parser would read JSON numbers like 1e-07 as text.
-    documents = [json.loads(text)] if text.startswith("{") else [*yaml.safe_load_all(text)]
+    documents = [json.loads(text)] if text.startswith("{") else [*yaml.load_all(text, yaml.CSafeLoader)]
     return list(BY_NAME[target].part("compile").rows(documents))
 
 

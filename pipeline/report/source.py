@@ -122,7 +122,7 @@ def read_run(logs: str) -> Run:
     summary = read_json(os.path.join(logs, SUMMARY)) or {}
     summary.update(_places_here(summary, os.path.dirname(os.path.dirname(os.path.abspath(logs)))))
     try:
-        declared = yaml.safe_load(text)
+        declared = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError:
         declared = None
     values = {".".join(map(str, path)): value for path, value in leaves(declared if isinstance(declared, dict) else {})}

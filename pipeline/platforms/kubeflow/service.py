@@ -186,7 +186,7 @@ class Kubeflow:
                 return found
 
     def _body(self, name: str, experiment: str) -> dict[str, Any]:
-        first, *rest = yaml.safe_load_all(self._text)
+        first, *rest = yaml.load_all(self._text, yaml.CSafeLoader)
         optional = {"experiment_id": experiment, "service_account": self._account}
         more = {key: value for key, value in optional.items() if value}
         spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
@@ -197,7 +197,7 @@ class Kubeflow:
 
     def _task_names(self, run: Mapping[str, Any]) -> set[str]:
         """Returns the step names of a run, or of the compiled pipeline; empty if neither is known."""
-        whole = run.get("pipeline_spec") or next(yaml.safe_load_all(self._text), None) or {}
+        whole = run.get("pipeline_spec") or next(yaml.load_all(self._text, yaml.CSafeLoader), None) or {}
         spec = whole.get("pipeline_spec", whole)
         return set(spec.get("root", {}).get("dag", {}).get("tasks", ()))
 

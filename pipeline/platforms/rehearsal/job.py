@@ -95,7 +95,7 @@ def read_documents(path: str) -> list[dict[str, Any]]:
             # The YAML parser would read JSON numbers like 1e-07 as text.
             documents = [json.loads(text)]
         except ValueError:
-            documents = [*yaml.safe_load_all(text)]
+            documents = [*yaml.load_all(text, yaml.CSafeLoader)]
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise _wrong(f"{shown} cannot be read: {one_line(str(error))}", "name the file") from error
     if not documents or not isinstance(documents[0], dict):

@@ -53,7 +53,7 @@ def title(artifact_type: Mapping[str, Any]) -> str:
     """Returns the name of an artifact's type: `tfx.Model`."""
     if "schemaTitle" in artifact_type:
         return str(artifact_type["schemaTitle"])
-    return str(yaml.safe_load(artifact_type.get("instanceSchema", "")).get("title", ""))
+    return str(yaml.load(artifact_type.get("instanceSchema", ""), yaml.CSafeLoader).get("title", ""))
 
 
 def _fill(text: str, inputs: Mapping[str, Mapping[str, Any]]) -> Optional[str]:

@@ -90,7 +90,7 @@ class TrainingJobs:
         Raises:
             PipelineError: The job was refused; or an earlier one is not removed in time.
         """
-        *needed, job = yaml.safe_load_all(self._text)
+        *needed, job = yaml.load_all(self._text, yaml.CSafeLoader)
         name = job["metadata"]["name"]
         job["metadata"].setdefault("annotations", {})[SUBMISSION] = self._digest
         create = partial(self._kube.create, job, needed)
