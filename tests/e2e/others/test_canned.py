@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
@@ -35,6 +34,7 @@ def test_tfx_trains_the_same_model(others, served, eval_examples):
         ({"train": WORKERS, "evaluator": True}, ["chief-0", "evaluator-0", "replica_check-0", "worker-0"]),
         ({"train": WORKERS}, ["chief-0", "exporter-0", "replica_check-0", "worker-0"]),
         ({"train": {"strategy": "mirrored", "devices": TWO_CPUS}}, ["chief-0", "replica_check-0"]),
+        ({"train": {"strategy": "central_storage", "devices": TWO_CPUS}}, ["chief-0", "replica_check-0"]),
     ],
     ids=lambda value: value["train"]["strategy"] if isinstance(value, dict) else "",
 )
@@ -49,12 +49,6 @@ def test_synchronous_replicas_train_the_same_model(others, train, served, eval_e
     assert trained.properties["last_step"] == 200
     assert (trained.model / "Format-TFMA" / "saved_model.pb").exists() is HERE.has_eval_saved_model
     assert trained.tasks == tasks
-
-
-def test_optimizers_created_outside_of_the_model_fn_are_refused_under_central_storage(train):
-    # TensorFlow names the variables of a Keras optimizer equally on each device.
-    with pytest.raises(UserCodeError, match="make the optimizer inside the model_fn"):
-        train(CANNED, distribution={"train": {"strategy": "central_storage", "devices": TWO_CPUS}})
 
 
 def test_parameter_servers_train_a_model_as_good(train, served, eval_examples):
