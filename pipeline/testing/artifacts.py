@@ -85,7 +85,7 @@ def artifact(kind: str, of: Any = None, **properties: Any) -> Any:
         of = schema_of(of)
     if isinstance(of, schema_pb2.Schema):
         of = {"schema.pbtxt": text_format.MessageToString(of)}
-    if kind == "ExampleStatistics":
+    if isinstance(of, standard_artifacts.Examples) and kind == "ExampleStatistics":
         _write_statistics(made, of)
     elif kind == "TransformGraph" and isinstance(of, tuple):
         from tfx_estimator.pipeline.testing.preprocessing import analyze

@@ -79,6 +79,9 @@ def test_rows_become_the_artifacts_of_tfx() -> None:
     examples = testing.examples(rows)
     statistics = testing.artifact("ExampleStatistics", examples, made="here")
     assert statistics.get_string_custom_property("made") == "here"
+    copied = Path(testing.artifact("ExampleStatistics", statistics.uri).uri)
+    assert {each.name for each in copied.glob("*/*")} == {"FeatureStats.pb"}
+    assert os.listdir(testing.artifact("ExampleStatistics").uri) == []
     inferred = testing.run_component(SchemaGen, statistics=statistics, infer_feature_shape=True)
     schema = tfdv.load_schema_text(str(Path(inferred["schema"].uri, "schema.pbtxt")))
     own = tfdv.load_schema_text(str(Path(testing.artifact("Schema", rows).uri, "schema.pbtxt")))
