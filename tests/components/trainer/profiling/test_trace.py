@@ -113,7 +113,8 @@ def test_xla_code_counts_as_computation_and_a_function_as_its_operations(tmp_pat
     ours = [(each["kind"].replace("_Mkl", ""), each["count"], each["seconds"]) for each in found["dearest"][:3]]
     assert sorted(each[:2] for each in ours) == [("MatMul", 5), ("MatMul", 5), ("XLA", 5)]
     assert min(seconds for _, _, seconds in ours) > 1e-3
-    assert found["shares"]["compute"] > 0.5
+    # They ran one after the other; a busy machine has waited in between.
+    assert found["shares"]["compute"] * found["seconds"] > 0.99 * sum(seconds for _, _, seconds in ours)
     assert "A function compiled by XLA is shown as one operation" in to_text("chief-0", found)
 
 
