@@ -14,8 +14,9 @@
     │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
     ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was given
-    └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or
-                                                a converted model is not equal to the original
+    ├── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or
+    │                                           a converted model is not equal to the original
+    └── UnfollowedError               exit code 9   a job on a service is no longer followed, and goes on
 
 Each message states what was wrong, where, what was expected, and what to do next.
 """
@@ -187,3 +188,9 @@ class NotEqualError(TfxEstimatorError):
     """Compared candidates, or a converted model and its original, differ by more than is allowed."""
 
     exit_code = 8
+
+
+class UnfollowedError(TfxEstimatorError):
+    """A job on a service is no longer followed, and goes on: the service stays unavailable, or refuses."""
+
+    exit_code = 9

@@ -61,6 +61,7 @@ Errors, each with the cause, the place, what was expected and what to do next:
     PipelineError       A component failed for another reason.
     NotBlessedError     The model was not blessed, which was required.
     NotEqualError       Accuracies, or a converted model's answers, differ by more than was allowed.
+    UnfollowedError     A job on a service is no longer followed, and goes on.
 
 The names are imported when they are first used: `import tfx_estimator` itself imports no other package.
 """
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
         TaskStalledError,
         TfxEstimatorError,
         TrainingError,
+        UnfollowedError,
         UserCodeError,
     )
     from tfx_estimator.pipeline.build import create_pipeline
@@ -138,6 +140,7 @@ __all__ = [
     "Trainer",
     "TrainingError",
     "Tuner",
+    "UnfollowedError",
     "UserCodeError",
     "__version__",
     "bench",

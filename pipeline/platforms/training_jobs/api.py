@@ -10,7 +10,7 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import UnavailableError
+from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB, TRAIN_JOB, Kind, Object
 
 # A silent watch is reopened after this time, to detect dead connections.
@@ -64,14 +64,18 @@ class Kube:
             PipelineError: The server, the kind's CRD or a permission is missing.
         """
         try:
-            self.jobs()
-            self.pods("any")
+            self.ask()
         except UnavailableError as error:
             raise PipelineError(
                 f"the Kubernetes API server {self.host} does not answer: {error}",
                 expected="a cluster that can be reached from here",
                 todo=f"see whether `{self._get}` works, and {self.kind.option('context')}",
             ) from error
+
+    def ask(self) -> None:
+        """Asks for the jobs and their pods, as following does."""
+        self.jobs()
+        self.pods("any")
 
     def kubectl(self, words: str) -> str:
         """Returns a kubectl command in this namespace."""
@@ -217,7 +221,7 @@ class Kube:
         if error.status == _GONE:
             return ExpiredError(message)
         if error.status == _MISSING and "page not found" in message:
-            return PipelineError(
+            return RefusedError(
                 f"the Kubernetes cluster {self.host} has no {self.kind.name}s",
                 expected=f"the CRD {self.kind.plural}.{self.kind.group}, of version {self.kind.version}",
                 todo=f"install {self.kind.install}, or ask the cluster's administrator",
@@ -232,7 +236,7 @@ class Kube:
         if error.status == _MISSING:
             return MissingError(message)
         if error.status == kubernetes.UNAUTHORIZED:
-            return PipelineError(
+            return RefusedError(
                 f"the Kubernetes API server {self.host} does not accept the credentials: {message}",
                 expected="valid credentials",
                 todo=f"log in to the cluster again; see whether `{self._get}` works",
@@ -241,7 +245,7 @@ class Kube:
             # Kubeflow Trainer's webhook does not have the TrainingRuntime in its cache yet.
             return UnavailableError(message)
         if error.status == _FORBIDDEN and "admission webhook" not in message:
-            return PipelineError(
+            return RefusedError(
                 f"the Kubernetes API server {self.host} refuses: {message}",
                 expected=f"verbs create, get, list, watch, delete on {self.kind.plural}, list, watch on pods, get on "
                 f"pods/log; patch on trainjobs, and create, patch on trainingruntimes and, to submit, configmaps",

@@ -29,8 +29,6 @@ from tfx_estimator.pipeline.platforms.training_jobs.watching import (
 LAST_WORDS_SECONDS = 5.0
 # How long the foreground deletion of an earlier job may take.
 _DELETED_SECONDS = 600.0
-# A restarted API server may refuse requests until it has loaded its permissions.
-_REFUSED_SECONDS = 30.0
 # A pod that has been starting for less than this is not reported.
 _NOTICE_SECONDS = 10.0
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
@@ -112,8 +110,8 @@ class Following:
         # Since when not all pods run, and the notices given of those that do not.
         self._began = time.monotonic()
         self._noticed: set[str] = set()
-        # For each disconnected watch: since when, and the error.
-        self._outages: dict[str, tuple[float, Exception]] = {}
+        # The error of each disconnected watch.
+        self._outages: dict[str, Exception] = {}
         self._watching = Watching(kube, self._name, self._uid)
 
     @property
@@ -137,8 +135,7 @@ class Following:
     def take(self, notice: Notice, with_log: bool = True) -> None:
         """Processes an event of a watch, or a list; `with_log` as of `Pods.take`."""
         if notice.event == LOST:
-            since, _ = self._outages.get(notice.watch, (time.monotonic(), None))
-            self._outages[notice.watch] = since, notice.found
+            self._outages[notice.watch] = notice.found
             return
         self._outages.pop(notice.watch, None)
         if notice.event == FOUND:
@@ -160,18 +157,8 @@ class Following:
             self.failures.note(failure)
 
     def outage(self) -> Optional[Exception]:
-        """Returns the error of a disconnected watch; None if the server answers.
-
-        Raises:
-            TfxEstimatorError: The server has refused requests for some time.
-        """
-        for since, error in self._outages.values():
-            if not isinstance(error, TfxEstimatorError):
-                return error
-            if time.monotonic() - since > _REFUSED_SECONDS:
-                raise error
-            return UnavailableError(error.what)
-        return None
+        """Returns the error of a disconnected watch; None if the server answers."""
+        return next(iter(self._outages.values()), None)
 
     def wait_anew(self) -> None:
         """Restarts `pending_timeout`: all pods run, or their state is unknown."""

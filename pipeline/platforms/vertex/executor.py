@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.platforms.follow import FOLLOW_SECONDS, JobStatus, follow, log_to, with_retries
+from tfx_estimator.pipeline.platforms.follow import AGAIN, FOLLOW_SECONDS, JobStatus, follow, log_to, with_retries
 from tfx_estimator.pipeline.platforms.vertex import call
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan, step_of
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import (
@@ -148,7 +148,7 @@ def _earlier(service: Service, folder: str) -> Optional[str]:
     for name in (recorded, with_retries(lambda: service.find(step_of(folder)), _notify, FOLLOW_SECONDS)):
         if name is None or name.startswith("local/"):
             continue  # a rehearsal's, whose processes have ended with the earlier try
-        status = with_retries(functools.partial(service.status, name), _notify, FOLLOW_SECONDS)
+        status = with_retries(functools.partial(service.status, name), _notify, FOLLOW_SECONDS, again=AGAIN)
         if status.state == CANCELLING:
             status = _follow(service, name)
         if status.state == SUCCEEDED or not status.ended:

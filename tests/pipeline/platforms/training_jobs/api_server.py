@@ -121,7 +121,7 @@ class ApiServer:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30, context=_trusting()) as answer:
+            with urllib.request.urlopen(request, timeout=30, context=trusting()) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise RefusedError(error.code, error.read().decode()) from None
@@ -169,7 +169,7 @@ def api_server(folder: Path, *plugins: str, roles: bool = False) -> Iterator[Api
         server.stop()
 
 
-def _trusting() -> ssl.SSLContext:
+def trusting() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, RefusedError
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.proxy import proxied
+from tests.pipeline.platforms.training_jobs.proxy import Restarting, proxied
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.platforms import follow
@@ -96,6 +97,45 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_restarted(serv
         owned = server.ask("GET", f"{CONFIG_MAPS}/{ours['name']}")
         again = Kube().read("digits")
         assert [each["uid"] for each in owned["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
+
+
+def test_a_restarted_server_is_waited_for_and_one_that_refuses_for_long_leaves_the_job(
+    server, tmp_path, monkeypatch, cli
+):
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 1.5)
+    done = tmp_path / "done"
+    restart, refusal = ((403, 0.7), (503, 0.7)), ((403, math.inf),)
+    shell = [sys.executable, "-c", WORKS, str(done)]
+    with Restarting(server) as front, Operator(server, tmp_path / "pods", lambda *_: shell) as operator:
+        address = f"https://127.0.0.1:{server.port}"
+        (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(address, front.address))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        # It is restarting when the job is submitted, and refuses for long while it is followed.
+        front.begin(*restart)
+
+        def refuse() -> None:
+            wait_until(lambda: operator.started, "the chief's pod", every=0.1)
+            time.sleep(1.5)
+            front.begin(*refusal)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        followed = cli("submit", *SOURCE, "--yes", "--follow", code=9)
+        thread.join()
+        assert front.refused[0] == 403
+        assert 503 in front.refused
+        assert "digits-chief-0: Running" in followed.out
+        # And when it is followed again.
+        for err in (followed.err, cli("submit", "--attach", "submitted/digits", code=9).err):
+            assert "the job goes on, and is no longer followed: the Kubernetes API server" in err
+            assert 'refuses: pods is forbidden: User "me" cannot list' in err
+            assert "then follow it again: tfx-estimator submit --attach submitted/digits\n" in err
+        front.begin(*restart)
+        done.touch()
+        out, err = cli("submit", "--attach", "submitted/digits")
+        assert out.endswith("digits: Succeeded\n")
+        assert "the service answers again" in err
+        assert operator.started == ["digits-chief-0"]
 
 
 # As of a TrainJob, in test_trainjob.py.

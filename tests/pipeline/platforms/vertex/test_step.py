@@ -14,7 +14,13 @@ from tfx.types import standard_artifacts
 from tests.artifacts import outputs
 from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, measured
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
-from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError, UserCodeError
+from tfx_estimator.pipeline.base.errors import (
+    PipelineError,
+    StoppedError,
+    TrainingError,
+    UnfollowedError,
+    UserCodeError,
+)
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.vertex import call, executor
 from tfx_estimator.pipeline.platforms.vertex.custom_job import make_plan
@@ -136,9 +142,16 @@ def test_a_cancelled_or_removed_job_is_awaited_and_recreated(launch, folder, not
     assert len(server.created) == 1
 
 
-def test_a_service_that_refuses_is_not_retried(launch):
-    with Server(["PERMISSION_DENIED"]) as server, pytest.raises(TrainingError, match="Vertex AI refuses: 403 no"):
-        launch(server)
+def test_a_service_that_refuses_for_long_leaves_the_job_for_the_next_try(launch, monkeypatch):
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 0.3)
+    with Server(["PERMISSION_DENIED"]) as server:
+        with pytest.raises(UnfollowedError, match=r"the job goes on.*Vertex AI refuses: 403 no") as caught:
+            launch(server)
+        assert (caught.value.exit_code, server.cancelled) == (9, [])
+        server.states = ["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]
+        with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
+            launch(server)
+        assert len(server.created) == 1
 
 
 def test_a_job_whose_creation_response_was_lost_is_found(launch, folder):
