@@ -10,6 +10,7 @@
     ├── TrainingError                 exit code 5   a training task failed
     │   ├── TaskFailedError                         a task ended with its own error
     │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline
+    │   │   └── NotStartedError       exit code 10  no machine or pod for it started: no image, quota or node
     │   ├── ExportError                             training ended without a complete SavedModel
     │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
@@ -151,6 +152,12 @@ class TaskFailedError(TrainingError):
 
 class TaskStalledError(TrainingError):
     """A training task did not start, or made no progress, before its deadline."""
+
+
+class NotStartedError(TaskStalledError):
+    """A training's pods or machines did not start: for want of an image, a quota or a node, not by the training."""
+
+    exit_code = 10
 
 
 class ExportError(TrainingError):

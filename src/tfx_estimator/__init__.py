@@ -56,6 +56,7 @@ Errors, each with the cause, the place, what was expected and what to do next:
     TrainingError       A training failed; its subclasses:
     TaskFailedError         a task ended with an error,
     TaskStalledError        a task did not start, or made no progress, before its deadline,
+    NotStartedError         its machines or pods did not start, for want of an image, a quota or a node,
     ExportError             training ended without a whole SavedModel,
     StoppedError            a signal ended it at a checkpoint.
     PipelineError       A component failed for another reason.
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         ExportError,
         NotBlessedError,
         NotEqualError,
+        NotStartedError,
         PipelineError,
         StoppedError,
         TaskFailedError,
@@ -126,6 +128,7 @@ __all__ = [
     "Loaded",
     "NotBlessedError",
     "NotEqualError",
+    "NotStartedError",
     "PipelineError",
     "PipelineFolders",
     "PredictResult",

@@ -111,6 +111,17 @@ class ApiServer:
     def patch(self, path: str, change: Any) -> None:
         self.ask("PATCH", path, change, "application/merge-patch+json")
 
+    @contextlib.contextmanager
+    def quota(self, **hard: str) -> Iterator[None]:
+        """Limits what the namespace holds, as a ResourceQuota whose controller has counted nothing yet."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+        self.ask("POST", path, {"metadata": {"name": "full"}, "spec": {"hard": hard}})
+        try:
+            self.patch(f"{path}/full/status", {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}})
+            yield
+        finally:
+            self.ask("DELETE", f"{path}/full")
+
     def collect(self, path: str) -> None:
         """Removes the finalizers of a deleted object, as the garbage collector does once it owns nothing."""
         self.patch(path, {"metadata": {"finalizers": None}})

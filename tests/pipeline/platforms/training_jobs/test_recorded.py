@@ -18,10 +18,10 @@ from tests.pipeline.platforms.training_jobs.test_launcher import launcher
 from tests.root import run_python
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import (
+    NotStartedError,
     PipelineError,
     StoppedError,
     TaskFailedError,
-    TaskStalledError,
     UnfollowedError,
 )
 from tfx_estimator.pipeline.config import load
@@ -82,7 +82,7 @@ def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
     assert job.hopeless() is None
     clock.now += 0.4
     error = job.hopeless()
-    assert isinstance(error, TaskStalledError)
+    assert (type(error), error.exit_code) == (NotStartedError, 10)
     assert "1 of 2 pods run" in error.what
     assert "and it is deleted" in job.give_up(error).todo
     assert kube.deleted == [UID]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import re
@@ -179,10 +180,43 @@ def test_the_reason_why_pods_wait_is_reported_and_the_wait_has_a_deadline(server
         operator.unscheduled = {"chief"}
         scheduling = beside.submit(wait_until, schedule, "a chief's pod to be scheduled", 60, every=0.2)
         timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
-        err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=5).err
+        err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=10).err
         assert scheduling.result()
         assert err.count("warning: waiting for pods: chief-0 Unschedulable: 0/3 nodes: 3 Too few cpu\n") == 1
         assert re.search(r"did not start for \d+ s: chief-0 Unschedulable", err)
+        wait_for_none()
+
+
+def test_a_namespace_that_does_not_admit_the_pods_is_reported_in_its_own_words(server, tmp_path, monkeypatch, cli):
+    monkeypatch.setattr(following, "_NOTICE_SECONDS", 0.5)
+    pod = {"metadata": {"name": "digits-chief-0"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+
+    def refuse() -> None:
+        """Reports the refusal as the training operator does."""
+        wait_until(lambda: Kube(namespace=NAMESPACE).read("digits"), "the TFJob", every=0.1)
+        with pytest.raises(RefusedError) as caught:
+            server.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+        about = {"kind": "TFJob", "name": "digits", "namespace": NAMESPACE, "apiVersion": "kubeflow.org/v1"}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        for number, name in enumerate(("digits", "digits-2")):
+            message = f"Error creating: {json.loads(caught.value.text)['message']}" if number == 0 else "another job's"
+            event = {"type": "Warning", "reason": "FailedCreatePod", "message": message, "lastTimestamp": now}
+            event.update(metadata={"name": f"refused.{number}"}, involvedObject={**about, "name": name})
+            server.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/events", event)
+
+    with (
+        Operator(server, tmp_path / "pods") as operator,
+        server.quota(pods="0"),
+        futures.ThreadPoolExecutor(1) as beside,
+    ):
+        operator.pending = True
+        refusing = beside.submit(refuse)
+        timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
+        err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=10).err
+        refusing.result()
+        words = 'FailedCreatePod: Error creating: pods "digits-chief-0" is forbidden: exceeded quota: full, requested'
+        assert err.count(f"warning: waiting for pods: {words}") == 1
+        assert re.search(rf"did not start for \d+ s: {re.escape(words)}", err)
         wait_for_none()
 
 

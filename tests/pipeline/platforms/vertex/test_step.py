@@ -15,6 +15,7 @@ from tests.artifacts import outputs
 from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, measured
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import (
+    NotStartedError,
     PipelineError,
     StoppedError,
     TrainingError,
@@ -71,8 +72,9 @@ def test_the_step_creates_the_job_follows_it_and_publishes_the_measurements(laun
 
 def test_a_failed_job_is_reported_with_the_services_message(launch):
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]) as server:
-        with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
+        with pytest.raises(NotStartedError, match="JOB_STATE_FAILED: out of quota") as caught:
             launch(server)
+        assert caught.value.exit_code == 10
         (request,) = server.created
         assert request.parent == PARENT
         # Another try creates another job.
