@@ -114,7 +114,7 @@ def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
 
 def test_kubeflow_pipelines_2(compiled, client, tmp_path):
     done = client(KFP, compiled[KUBEFLOW], "kfp==2.16.1", "kfp-kubernetes==2.16.1")
-    keys = "['nodeSelector', 'podMetadata', 'pvcMount', 'secretAsVolume', 'tolerations']"
+    keys = "['emptyDirMounts', 'nodeSelector', 'podMetadata', 'pvcMount', 'secretAsVolume', 'tolerations']"
     placed = "{'cloud.google.com/gke-nodepool': 'gpus'} [0, 60]"
     assert (done.returncode, done.stdout) == (0, f"9 9 {keys}\n{placed}\n"), done.stderr
     for name in (VERTEX, APART):
