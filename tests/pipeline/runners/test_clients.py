@@ -34,7 +34,7 @@ print(len([each for each in executors.values() if "container" in each]), len(pod
 from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2
 config = json_format.ParseDict(
-    json_format.MessageToDict(pods)["Trainer_executor"], kubernetes_executor_config_pb2.KubernetesExecutorConfig()
+    json_format.MessageToDict(pods["Trainer_executor"]), kubernetes_executor_config_pb2.KubernetesExecutorConfig()
 )
 print(dict(config.node_selector.labels), [each.toleration_seconds for each in config.tolerations])
 """
