@@ -242,7 +242,7 @@ class Kube:
         if error.status == _GONE:
             return ExpiredError(message)
         if error.status == _MISSING and "page not found" in message:
-            return RefusedError(
+            return PipelineError(
                 f"the Kubernetes cluster {self.host} has no {self.kind.name}s",
                 expected=f"the CRD {self.kind.plural}.{self.kind.group}, of version {self.kind.version}",
                 todo=f"install {self.kind.install}, or ask the cluster's administrator",
