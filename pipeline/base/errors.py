@@ -10,12 +10,14 @@
     ├── TrainingError                 exit code 5   a training task failed
     │   ├── TaskFailedError                         a task ended with its own error
     │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline
+    │   │   └── NotStartedError       exit code 10  no machine or pod for it started: no image, quota or node
     │   ├── ExportError                             training ended without a complete SavedModel
     │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
     ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was given
-    └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or
-                                                a converted model is not equal to the original
+    ├── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or
+    │                                           a converted model is not equal to the original
+    └── UnfollowedError               exit code 9   a job on a service is no longer followed, and goes on
 
 Each message states what was wrong, where, what was expected, and what to do next.
 """
@@ -152,6 +154,12 @@ class TaskStalledError(TrainingError):
     """A training task did not start, or made no progress, before its deadline."""
 
 
+class NotStartedError(TaskStalledError):
+    """A training's pods or machines did not start: for want of an image, a quota or a node, not by the training."""
+
+    exit_code = 10
+
+
 class ExportError(TrainingError):
     """Training ended without a complete SavedModel."""
 
@@ -187,3 +195,9 @@ class NotEqualError(TfxEstimatorError):
     """Compared candidates, or a converted model and its original, differ by more than is allowed."""
 
     exit_code = 8
+
+
+class UnfollowedError(TfxEstimatorError):
+    """A job on a service is no longer followed, and goes on: the service stays unavailable, or refuses."""
+
+    exit_code = 9

@@ -242,7 +242,7 @@ def _write(folder: str, compiled: Compiled, file: str) -> str:
 
 
 def _attach(named: str) -> int:
-    service, note = _find_submitted(named)
+    service, note = _find_submitted(named, _again(named))
     with contextlib.closing(service):
         return _follow(service, note, named)
 
@@ -265,8 +265,8 @@ def _cancel(named: str) -> int:
     return 0
 
 
-def _find_submitted(named: str) -> tuple[Service, Note]:
-    """Returns the service of a submitted job, and its note."""
+def _find_submitted(named: str, again: str = "") -> tuple[Service, Note]:
+    """Returns the service of a submitted job, and its note; `again` as of `Retries`."""
     from tfx_estimator.pipeline.platforms.follow import START_SECONDS, with_retries
     from tfx_estimator.pipeline.platforms.note import find_note
 
@@ -274,7 +274,7 @@ def _find_submitted(named: str) -> tuple[Service, Note]:
     path = os.path.expanduser(named)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     service_of = BY_NAME[note.target].part("service")
-    return with_retries(lambda: service_of.connect(note, folder), _show, START_SECONDS), note
+    return with_retries(lambda: service_of.connect(note, folder), _show, START_SECONDS, again=again), note
 
 
 def _follow(service: Service, note: Note, named: str) -> int:
@@ -287,7 +287,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     # A job that the user named has no recorded address; the service knows it.
     address = note.address or service.address(note.job)
     try:
-        look = follow(service, note.job, _show)
+        look = follow(service, note.job, _show, again=_again(named))
     except SignalledError:
         say(f"the job {one_line(note.job)} continues", to_stderr=True)
         say(f"    follow it: {_command('--attach', named)}", to_stderr=True)
@@ -340,6 +340,10 @@ def _show(line: str, is_warning: bool) -> None:
     from tfx_estimator.pipeline.commands.shared import say
 
     say(f"warning: {one_line(line)}" if is_warning else one_line(line), to_stderr=is_warning)
+
+
+def _again(named: str) -> str:
+    return f"follow it again: {_command('--attach', named)}"
 
 
 def _command(option: str, folder: str) -> str:

@@ -72,6 +72,9 @@ class DeploySection(Section):
     nodes: Nodes = Nodes()
     volumes: tuple[Volume, ...] = Field((), "volumes on Kubernetes")
     secrets: tuple[Secret, ...] = Field((), "Secrets on Kubernetes")
+    shared_memory_gb: Optional[float] = number(
+        None, 0.001, 16384, "size of /dev/shm on Kubernetes, of the memory limit; null is all of it with accelerators"
+    )
     env: dict[str, str] = Field({}, "environment variables of every step; no secrets: they are in the compiled file")
     labels: dict[str, str] = Field({}, "labels of the job, or of the pods")
     security_context: SecurityContext = Field(SecurityContext(), "for every pod of the targets trainjob and tfjob")
@@ -152,6 +155,13 @@ class DeploySection(Section):
         if own.accelerator is None and process in ("chief", "worker"):
             return trainer.accelerator, trainer.accelerators
         return own.accelerator, own.accelerators
+
+    def shared_memory(self, accelerator: Optional[str]) -> Optional[dict[str, str]]:
+        """Returns the emptyDir of a pod's /dev/shm; None for the runtime's own of 64 MB, too small for several GPUs."""
+        if not (accelerator or self.shared_memory_gb):
+            return None
+        size = {"sizeLimit": f"{round(self.shared_memory_gb * 1000)}M"} if self.shared_memory_gb else {}
+        return {"medium": "Memory", **size}
 
     def pod_placement(self, process: str, job: TrainingJob) -> dict[str, Any]:
         """Returns the nodeSelector and tolerations of a role's pods."""

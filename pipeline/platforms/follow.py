@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional, Protocol, TypeVar
 
-from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, TrainingError, UnfollowedError
 
 # How long an unavailable service is retried: while a job is followed, and while one is started.
 FOLLOW_SECONDS, START_SECONDS = 900.0, 120.0
+# How long one that refuses: a restarted API server does so until it has loaded its permissions, measured 2 s.
+REFUSED_SECONDS = 20.0
 POLL_SECONDS = 5.0
 RESUMES = "submit it again to resume from its last checkpoint"
+AGAIN = "run the same again: it finds the job, and starts no second one"
 _TRAINER = "trainer"
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 
@@ -24,6 +27,10 @@ Notify = Callable[[str, bool], None]
 
 class UnavailableError(Exception):
     """The service is temporarily unavailable."""
+
+
+class RefusedError(PipelineError):
+    """The service does not let this account in; final only if it goes on for REFUSED_SECONDS."""
 
 
 class Started(NamedTuple):
@@ -69,7 +76,7 @@ class JobStatus:
 
 
 class Followed(Protocol):
-    """Reads and cancels jobs. Each call may raise UnavailableError, or PipelineError if the service refuses."""
+    """Reads and cancels jobs. Each call may raise UnavailableError, RefusedError, or PipelineError if it is final."""
 
     def status(self, job: str) -> JobStatus:
         """Returns a job's status."""
@@ -94,19 +101,21 @@ class Service(Followed, Protocol):
         """Closes connections and threads."""
 
 
-def follow(service: Followed, job: str, notify: Notify, every: Optional[float] = None) -> JobStatus:
+def follow(service: Followed, job: str, notify: Notify, every: Optional[float] = None, again: str = AGAIN) -> JobStatus:
     """Polls a job to its end.
 
     Args:
         every: Poll interval in seconds; None is POLL_SECONDS.
+        again: As of `Retries`.
 
     Raises:
-        TfxEstimatorError: It failed, or the service stays unavailable.
+        UnfollowedError: The service stays unavailable, or refuses.
+        TfxEstimatorError: It failed.
     """
     before = ""
     tasks: dict[str, str] = {}
     while True:
-        status = with_retries(lambda: service.status(job), notify, FOLLOW_SECONDS)
+        status = with_retries(lambda: service.status(job), notify, FOLLOW_SECONDS, again=again)
         for task, state in status.tasks.items():
             if tasks.get(task) != state:
                 tasks[task] = state
@@ -126,61 +135,77 @@ def follow(service: Followed, job: str, notify: Notify, every: Optional[float] =
 
 
 class Retries:
-    """Exponential backoff for an unavailable service, with a time limit.
+    """Exponential backoff for a service that is unavailable or refuses, with a time limit for each.
 
     Args:
         notify: Receives the start and the end of an outage.
         seconds: The limit, counted from the first failed request, because a single request may take long itself.
+        again: How the job, which goes on, is followed again; empty while none is followed.
     """
 
-    def __init__(self, notify: Notify, seconds: float) -> None:
-        self._notify, self._seconds = notify, seconds
+    def __init__(self, notify: Notify, seconds: float, again: str = "") -> None:
+        self._notify, self._seconds, self._again = notify, seconds, again
+        # Since when it fails, and since when it refuses.
         self._since: Optional[float] = None
+        self._refused: Optional[float] = None
         self._wait = _FIRST_WAIT
 
     def failed(self, error: Exception) -> float:
         """Records a failed request; returns the seconds to wait before the next one.
 
         Raises:
+            UnfollowedError: The limit is reached, and a job goes on.
             PipelineError: The limit is reached.
         """
+        now, refusal = time.monotonic(), error if isinstance(error, TfxEstimatorError) else None
         if self._since is None:
-            self._since = time.monotonic()
-            self._notify(f"the service does not answer: {error}; trying again", True)
-        waited = time.monotonic() - self._since
-        if waited > self._seconds:
-            raise PipelineError(
+            self._since = now
+            what = refusal.what if refusal else f"the service does not answer: {error}"
+            self._notify(f"{what}; trying again", True)
+        self._refused = (self._refused or now) if refusal else None
+        limit = min(REFUSED_SECONDS, self._seconds) if refusal else self._seconds
+        if (waited := now - (self._refused or self._since)) > limit:
+            final = refusal or PipelineError(
                 f"the service has not answered for {waited:.0f} s: {error}",
-                expected="an answer, and room in the service's quotas; a started job keeps running meanwhile",
-                todo="run the same command again when it answers: a submitted job is found, and not started twice",
-            ) from error
+                expected="an answer, and room in the service's quotas",
+                todo=f"when it answers, {AGAIN}",
+            )
+            if not self._again:
+                raise final
+            todo = f"{refusal.todo}; then {self._again}" if refusal else f"when it answers, {self._again}"
+            what = f"the job goes on, and is no longer followed: {final.what}"
+            raise UnfollowedError(what, expected=final.expected, todo=todo) from error
         wait, self._wait = self._wait, min(2 * self._wait, _LONGEST_WAIT)
-        return wait
+        return min(wait, limit - waited + _FIRST_WAIT)
 
     def succeeded(self) -> None:
         """Records an answer."""
         if self._since is not None:
             self._notify("the service answers again", True)
-        self._since, self._wait = None, _FIRST_WAIT
+        self._since, self._refused, self._wait = None, None, _FIRST_WAIT
 
 
 def with_retries(
-    request: Callable[[], _Answer], notify: Notify, seconds: float, sleep: Optional[Callable[[float], None]] = None
+    request: Callable[[], _Answer],
+    notify: Notify,
+    seconds: float,
+    sleep: Optional[Callable[[float], None]] = None,
+    again: str = "",
 ) -> _Answer:
-    """Calls a service, and retries while it is unavailable.
+    """Calls a service, and retries while it is unavailable or refuses.
 
     Args:
-        seconds: As of `Retries`.
+        seconds: As of `Retries`, as is `again`.
         sleep: None is `time.sleep`.
 
     Raises:
-        PipelineError: It stays unavailable, or refuses.
+        PipelineError: It stays so, or the request is wrong; UnfollowedError with `again`.
     """
-    retries = Retries(notify, seconds)
+    retries = Retries(notify, seconds, again)
     while True:
         try:
             answer = request()
-        except UnavailableError as error:
+        except (UnavailableError, RefusedError) as error:
             (sleep or time.sleep)(retries.failed(error))
         else:
             retries.succeeded()

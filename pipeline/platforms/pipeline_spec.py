@@ -128,17 +128,19 @@ def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str,
         common["podMetadata"] = {"labels": dict(deploy.labels)}
     executors = job["pipelineSpec"]["deploymentSpec"]["executors"]
     containers = sorted(name for name, executor in executors.items() if "container" in executor)
-    specs = {name: {**common, **_placement(deploy, name)} for name in containers}
+    specs = {name: {**common, **_own(deploy, name)} for name in containers}
     if not any(specs.values()):
         return {}
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": specs}}}}
 
 
-def _placement(deploy: DeploySection, executor: str) -> dict[str, Any]:
+def _own(deploy: DeploySection, executor: str) -> dict[str, Any]:
     node = deploy.step(executor.removesuffix(_EXECUTOR.format("")))
     placed = placement(node.node_selector, node.tolerations)
     if selector := placed.pop("nodeSelector", None):
         placed["nodeSelector"] = {"labels": selector}
+    if memory := deploy.shared_memory(node.accelerator):
+        placed["emptyDirMounts"] = [{"volumeName": "shm", "mountPath": "/dev/shm", **memory}]
     return placed
 
 

@@ -56,11 +56,13 @@ Errors, each with the cause, the place, what was expected and what to do next:
     TrainingError       A training failed; its subclasses:
     TaskFailedError         a task ended with an error,
     TaskStalledError        a task did not start, or made no progress, before its deadline,
+    NotStartedError         its machines or pods did not start, for want of an image, a quota or a node,
     ExportError             training ended without a whole SavedModel,
     StoppedError            a signal ended it at a checkpoint.
     PipelineError       A component failed for another reason.
     NotBlessedError     The model was not blessed, which was required.
     NotEqualError       Accuracies, or a converted model's answers, differ by more than was allowed.
+    UnfollowedError     A job on a service is no longer followed, and goes on.
 
 The names are imported when they are first used: `import tfx_estimator` itself imports no other package.
 """
@@ -89,12 +91,14 @@ if TYPE_CHECKING:
         ExportError,
         NotBlessedError,
         NotEqualError,
+        NotStartedError,
         PipelineError,
         StoppedError,
         TaskFailedError,
         TaskStalledError,
         TfxEstimatorError,
         TrainingError,
+        UnfollowedError,
         UserCodeError,
     )
     from tfx_estimator.pipeline.build import create_pipeline
@@ -124,6 +128,7 @@ __all__ = [
     "Loaded",
     "NotBlessedError",
     "NotEqualError",
+    "NotStartedError",
     "PipelineError",
     "PipelineFolders",
     "PredictResult",
@@ -138,6 +143,7 @@ __all__ = [
     "Trainer",
     "TrainingError",
     "Tuner",
+    "UnfollowedError",
     "UserCodeError",
     "__version__",
     "bench",

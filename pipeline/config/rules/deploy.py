@@ -89,7 +89,11 @@ def _of_others(case: Case) -> Iterator[dict[str, str]]:
 
 def _unmounted(case: Case) -> list[dict[str, str]]:
     has = case.platform.has_volumes
-    return [{"key": key, "value": ""} for key in ("volumes", "secrets") if not has and getattr(case.deploy, key)]
+    return [
+        {"key": key, "value": ""}
+        for key in ("volumes", "secrets", "shared_memory_gb")
+        if not has and getattr(case.deploy, key)
+    ]
 
 
 def _read_only(case: Case) -> Any:

@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, Started, UnavailableError, failed
+from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, RefusedError, Started, UnavailableError, failed
 from tfx_estimator.pipeline.platforms.note import Note
 
 NAMESPACE = "kubeflow"
@@ -33,8 +33,8 @@ _SUCCEEDED = ("SUCCEEDED", "SKIPPED")
 # A run that is being cancelled, which cannot be continued.
 _ENDING = "CANCELING"
 _FAILED = ("FAILED", "CANCELED", _ENDING)
-_BAD_REQUEST, _REDIRECTION = 400, 3
-_PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
+_BAD_REQUEST, _FORBIDDEN, _REDIRECTION = 400, 403, 3
+_PERMANENT = (_BAD_REQUEST, _FORBIDDEN, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
 
 
@@ -232,7 +232,7 @@ class Kubeflow:
 
     def _unknown(self, reason: str) -> PipelineError:
         todo = f"set {TOKEN_FILE} to a file with a token for it; or correct --endpoint"
-        return PipelineError(
+        return RefusedError(
             f"Kubeflow Pipelines in {self._where} does not accept the credentials: {reason}",
             expected="an account that it accepts",
             todo=todo if self._endpoint else "log in to the cluster again",
@@ -242,7 +242,7 @@ class Kubeflow:
         todo = "see --endpoint, or --context and --namespace; or upload the compiled file in its pages"
         if status == _BAD_REQUEST and not (self._experiment and self._profile):
             todo = "for a multi-user service, give --endpoint, --experiment NAME and --namespace, your profile"
-        return PipelineError(
+        return (RefusedError if status == _FORBIDDEN else PipelineError)(
             f"Kubeflow Pipelines in {self._where} refuses: {reason}",
             expected="a service of Kubeflow Pipelines 2 there, and an account that may create runs",
             todo=todo,

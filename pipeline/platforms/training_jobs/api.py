@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import NotStartedError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import UnavailableError
-from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB, TRAIN_JOB, Kind, Object
+from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
+from tfx_estimator.pipeline.platforms.training_jobs.failures import text_of
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, TF_JOB, TRAIN_JOB, Kind, Object
 
 # A silent watch is reopened after this time, to detect dead connections.
 WATCH_SECONDS = 10
@@ -21,6 +23,8 @@ _LOG_SECONDS = 90.0
 NAMESPACE = "default"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422, 400
 _MERGE = "application/merge-patch+json"
+# How every authorizer refuses; a quota and admission do it in words of their own.
+_NOT_ALLOWED = re.compile(r'User "[^"]*" cannot ')
 
 
 class ExpiredError(Exception):
@@ -64,14 +68,18 @@ class Kube:
             PipelineError: The server, the kind's CRD or a permission is missing.
         """
         try:
-            self.jobs()
-            self.pods("any")
+            self.ask()
         except UnavailableError as error:
             raise PipelineError(
                 f"the Kubernetes API server {self.host} does not answer: {error}",
                 expected="a cluster that can be reached from here",
                 todo=f"see whether `{self._get}` works, and {self.kind.option('context')}",
             ) from error
+
+    def ask(self) -> None:
+        """Asks for the jobs and their pods, as following does."""
+        self.jobs()
+        self.pods("any")
 
     def kubectl(self, words: str) -> str:
         """Returns a kubectl command in this namespace."""
@@ -138,6 +146,23 @@ class Kube:
         """Lists a training job's pods; see `jobs`."""
         selector = {"labelSelector": f"{self.kind.job_label}={name}"}
         return self._ask("GET", self._pods, {**selector, **options.pop("query", {})}, **options)
+
+    def refusal(self, job: Object) -> str:
+        """Returns the latest warning of what should start a training job's pods; empty if there is none to be read."""
+        name, since = re.escape(job["metadata"]["name"]), job["metadata"]["creationTimestamp"]
+        # The job itself, its JobSet, its Jobs, and its pods.
+        mine = re.compile(rf"{name}(-({NODE}|chief|worker|ps|evaluator)-\d.*)?")
+        try:
+            listed = self._ask("GET", self._path_of("v1", "events"), {"fieldSelector": "type=Warning"})["items"]
+        except (UnavailableError, TfxEstimatorError):
+            return ""  # not every account may read events
+        found = [
+            (each.get("lastTimestamp") or each["metadata"]["creationTimestamp"], text_of(each))
+            for each in listed
+            if mine.fullmatch(each["involvedObject"].get("name", ""))
+        ]
+        at, text = max(found, default=("", ""))
+        return text if at >= since else ""
 
     def log(self, pod: str, since: str) -> Iterator[bytes]:
         """Yields a pod's log to its end; each line begins with its time.
@@ -232,7 +257,7 @@ class Kube:
         if error.status == _MISSING:
             return MissingError(message)
         if error.status == kubernetes.UNAUTHORIZED:
-            return PipelineError(
+            return RefusedError(
                 f"the Kubernetes API server {self.host} does not accept the credentials: {message}",
                 expected="valid credentials",
                 todo=f"log in to the cluster again; see whether `{self._get}` works",
@@ -240,17 +265,24 @@ class Kube:
         if error.status == _FORBIDDEN and "must be created before" in message:
             # Kubeflow Trainer's webhook does not have the TrainingRuntime in its cache yet.
             return UnavailableError(message)
-        if error.status == _FORBIDDEN and "admission webhook" not in message:
-            return PipelineError(
+        if error.status == _FORBIDDEN and _NOT_ALLOWED.search(message):
+            return RefusedError(
                 f"the Kubernetes API server {self.host} refuses: {message}",
                 expected=f"verbs create, get, list, watch, delete on {self.kind.plural}, list, watch on pods, get on "
                 f"pods/log; patch on trainjobs, and create, patch on trainingruntimes and, to submit, configmaps",
                 todo=f"grant them by a Role in the namespace {self.namespace}",
             )
+        if error.status == _FORBIDDEN and "quota" in message:
+            return NotStartedError(
+                f"a quota of the namespace {self.namespace} refuses the {self.kind.name}: {message}",
+                expected="room in the quota",
+                todo=f"see `{self.kubectl('describe resourcequotas')}`; end what uses it, or have it raised",
+            )
         if error.status in (_INVALID, _BAD, _FORBIDDEN):
+            by = "admission" if error.status == _FORBIDDEN else "CRD"
             return PipelineError(
                 f"the Kubernetes API server refuses the {self.kind.name}: {message}",
-                expected="a manifest that its CRD allows",
+                expected=f"a manifest that its {by} allows",
                 todo=f"see `tfx-estimator compile --target {self.kind.section}`, correct deploy, and run again",
             )
         return UnavailableError(f"{error.status} {message}")

@@ -215,7 +215,7 @@ class Failures:
 
 
 def text_of(condition: Mapping[str, Any]) -> str:
-    """Returns a condition's reason and message."""
+    """Returns the reason and message of a condition or an event."""
     return f"{condition.get('reason', '')}: {condition.get('message', '')}"
 
 

@@ -7,7 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Optional
 
-from tfx_estimator.pipeline.base.errors import PipelineError, TaskFailedError, TaskStalledError, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import (
+    NotStartedError,
+    PipelineError,
+    TaskFailedError,
+    TaskStalledError,
+    TfxEstimatorError,
+)
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube, TakenError
@@ -29,8 +35,6 @@ from tfx_estimator.pipeline.platforms.training_jobs.watching import (
 LAST_WORDS_SECONDS = 5.0
 # How long the foreground deletion of an earlier job may take.
 _DELETED_SECONDS = 600.0
-# A restarted API server may refuse requests until it has loaded its permissions.
-_REFUSED_SECONDS = 30.0
 # A pod that has been starting for less than this is not reported.
 _NOTICE_SECONDS = 10.0
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
@@ -112,8 +116,10 @@ class Following:
         # Since when not all pods run, and the notices given of those that do not.
         self._began = time.monotonic()
         self._noticed: set[str] = set()
-        # For each disconnected watch: since when, and the error.
-        self._outages: dict[str, tuple[float, Exception]] = {}
+        # Why pods were not created, and when it was asked last.
+        self._refusal, self._asked = "", self._began
+        # The error of each disconnected watch.
+        self._outages: dict[str, Exception] = {}
         self._watching = Watching(kube, self._name, self._uid)
 
     @property
@@ -137,8 +143,7 @@ class Following:
     def take(self, notice: Notice, with_log: bool = True) -> None:
         """Processes an event of a watch, or a list; `with_log` as of `Pods.take`."""
         if notice.event == LOST:
-            since, _ = self._outages.get(notice.watch, (time.monotonic(), None))
-            self._outages[notice.watch] = since, notice.found
+            self._outages[notice.watch] = notice.found
             return
         self._outages.pop(notice.watch, None)
         if notice.event == FOUND:
@@ -160,28 +165,18 @@ class Following:
             self.failures.note(failure)
 
     def outage(self) -> Optional[Exception]:
-        """Returns the error of a disconnected watch; None if the server answers.
-
-        Raises:
-            TfxEstimatorError: The server has refused requests for some time.
-        """
-        for since, error in self._outages.values():
-            if not isinstance(error, TfxEstimatorError):
-                return error
-            if time.monotonic() - since > _REFUSED_SECONDS:
-                raise error
-            return UnavailableError(error.what)
-        return None
+        """Returns the error of a disconnected watch; None if the server answers."""
+        return next(iter(self._outages.values()), None)
 
     def wait_anew(self) -> None:
         """Restarts `pending_timeout`: all pods run, or their state is unknown."""
-        self._began = time.monotonic()
+        self._began, self._refusal = time.monotonic(), ""
 
     def notices(self) -> list[str]:
         """Returns what pods have been waiting for, each reason once."""
         if self.all_run or self._waited < _NOTICE_SECONDS:
             return []
-        new = [text for text in dict.fromkeys(self.pods.waiting()) if text not in self._noticed]
+        new = [text for text in dict.fromkeys(self._reasons()) if text not in self._noticed]
         self._noticed.update(new)
         return [f"waiting for pods: {text}" for text in new]
 
@@ -232,19 +227,27 @@ class Following:
         self._watching.end()
         self.pods.end(seconds)
 
+    def _reasons(self) -> list[str]:
+        """Returns what the pods wait for, in their own words or in those of what should start them."""
+        reasons = [*self.pods.waiting()]
+        if not reasons and not self._refusal and time.monotonic() - self._asked >= _NOTICE_SECONDS:
+            self._asked, self._refusal = time.monotonic(), self._kube.refusal(self.object)
+        return reasons or [self._refusal] * bool(self._refusal)
+
     @property
     def _waited(self) -> float:
         return time.monotonic() - self._began
 
     def _stalled(self) -> TaskStalledError:
-        reason = "; ".join(self.pods.waiting()) or (
+        reason = "; ".join(self._reasons()) or (
             f"{self.pods.running} of {self._wanted} pods run"
             if self.pods.count()
             else "there are no pods: is its operator running, and does the namespace admit them? see "
             f"`{self._kube.kubectl('get events')}`"
         )
-        what = "end after its chief" if self.pods.chief_succeeded else "start"
-        return TaskStalledError(
+        is_done = self.pods.chief_succeeded
+        what = "end after its chief" if is_done else "start"
+        return (TaskStalledError if is_done else NotStartedError)(
             f"the pods of {self._title} did not {what} for {self._waited:.0f} s: {reason}",
             expected=f"all of them within {self._timeout:g} s ({self._kind.option('pending_timeout')})",
             todo="fix what the pods wait for, or raise the timeout",

@@ -28,7 +28,14 @@ from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.platforms.follow import Retries, UnavailableError, log_to, with_retries
+from tfx_estimator.pipeline.platforms.follow import (
+    AGAIN,
+    FOLLOW_SECONDS,
+    Retries,
+    UnavailableError,
+    log_to,
+    with_retries,
+)
 from tfx_estimator.pipeline.platforms.training_jobs import following, pod, progress
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.following import Following, create_or_adopt
@@ -65,6 +72,12 @@ def check(deploy: DeploySection, folder: str) -> Kube:
         DeclarationError: The folder is in no volume.
         PipelineError: The cluster, the job's CRD or a permission is missing.
     """
+    kube = _kube_of(deploy, folder)
+    kube.check()
+    return kube
+
+
+def _kube_of(deploy: DeploySection, folder: str) -> Kube:
     path = folder if is_address(folder) else os.path.abspath(folder)
     if not deploy.is_mounted(path, writable=True):
         paths = ", ".join(volume.path for volume in deploy.volumes if not volume.read_only)
@@ -74,9 +87,7 @@ def check(deploy: DeploySection, folder: str) -> Kube:
             todo="name it by --workdir (in Kubeflow: deploy.training_root), or mount its volume there",
         )
     job = getattr(deploy, deploy.training_job)
-    kube = Kube(job.context, job.namespace, kind_of(deploy, deploy.training_job))
-    kube.check()
-    return kube
+    return Kube(job.context, job.namespace, kind_of(deploy, deploy.training_job))
 
 
 def train(job: Job, settings: Settings, logs: str) -> Outcome:
@@ -86,7 +97,8 @@ def train(job: Job, settings: Settings, logs: str) -> Outcome:
         TfxEstimatorError: As of `check` and `Launcher.run`.
     """
     deploy, section = settings.deploy, settings.trainer
-    kube = check(deploy, job.training_dir)
+    kube = _kube_of(deploy, job.training_dir)
+    with_retries(kube.ask, _notify, FOLLOW_SECONDS)
     assert section is not None
     assert settings.declaration is not None
     modules = modules_of(section, job.exec_properties.get("run_fn") or job.exec_properties.get("trainer_fn") or "")
@@ -130,7 +142,6 @@ class Launcher:
         self._kube, self._job, self._logs, self._modules = kube, job, logs, modules
         self._timeout = getattr(deploy, deploy.training_job).pending_timeout
         settings = job.settings
-        self._retry_seconds = settings.stall_timeout
         self._name = job_name(kube.kind, name, job.training_dir)
         self._title = f"the {kube.kind.name} {kube.namespace}/{self._name}"
         self._job_path = os.path.join(logs, "training-job.json")
@@ -148,6 +159,7 @@ class Launcher:
             TrainingError: A pod failed, with its own error; or the job did not start, was deleted, or left no model.
             StoppedError: A signal ended it; the job is deleted.
             PipelineError: Another job has this name, or the API server refuses or is unavailable.
+            UnfollowedError: The same, while the job runs.
         """
         with Signals() as signals:
             found = self._begin(signals)
@@ -172,7 +184,7 @@ class Launcher:
 
         sleep(0.0)
         args = (self._kube, self._name, self._adopts, self._create, sleep)
-        found, is_new = with_retries(lambda: create_or_adopt(*args), _notify, self._retry_seconds, sleep)
+        found, is_new = with_retries(lambda: create_or_adopt(*args), _notify, FOLLOW_SECONDS, sleep)
         how = "was created" if is_new else "of this training exists already and is continued"
         logger.info(f"{self._title} {how}; logs of its pods: {self._logs}/pods", extra=STAYS)
         return found
@@ -226,9 +238,10 @@ class Launcher:
         """Follows the job to its end; leaves it running if the API server stays unavailable.
 
         Raises:
-            TfxEstimatorError: It failed, or the server stays unavailable.
+            UnfollowedError: The server stays unavailable, or refuses.
+            TfxEstimatorError: It failed.
         """
-        retries, shown = Retries(_notify, self._retry_seconds), ""
+        retries, shown = Retries(_notify, FOLLOW_SECONDS, AGAIN), ""
         while True:
             if signals.received:
                 self._cancel(job, tasks, signals)

@@ -221,6 +221,9 @@ def _template(
         mount(f"volume-{index}", volume.path, volume.read_only, {"persistentVolumeClaim": claim})
     for index, secret in enumerate(deploy.secrets):
         mount(f"secret-{index}", secret.path, True, {"secret": {"secretName": secret.name}})
+    accelerator, _ = deploy.pod_accelerator(role, job)
+    if memory := deploy.shared_memory(accelerator):
+        mount("shm", "/dev/shm", False, {"emptyDir": memory})
     if config_map:
         mount("declaration", CONFIG_FOLDER, True, {"configMap": dict(config_map)})
     port = {"name": "tfjob-port", "containerPort": _PORT} if kind is TF_JOB else {"containerPort": _PORT}

@@ -17,7 +17,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, Started, UnavailableError
+from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, RefusedError, Started, UnavailableError
 from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.training_jobs import following
 from tfx_estimator.pipeline.platforms.training_jobs.api import NAMESPACE, Kube
@@ -156,7 +156,7 @@ class TrainingJobs:
     def _read(self, request: Callable[[], _Answer]) -> _Answer:
         try:
             return request()
-        except UnavailableError:
+        except (UnavailableError, RefusedError):
             if self._following is not None:
                 self._following.wait_anew()
             raise

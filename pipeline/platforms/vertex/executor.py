@@ -19,10 +19,10 @@ from tfx_estimator.components.trainer.jobs import logs_folder
 from tfx_estimator.components.trainer.settings import HOME_KEY, Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.pipeline.base.ending import signals
-from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.base.errors import NotStartedError, TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.platforms.follow import FOLLOW_SECONDS, JobStatus, follow, log_to, with_retries
+from tfx_estimator.pipeline.platforms.follow import AGAIN, FOLLOW_SECONDS, JobStatus, follow, log_to, with_retries
 from tfx_estimator.pipeline.platforms.vertex import call
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan, step_of
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import (
@@ -114,12 +114,13 @@ def _failed(name: str, last: JobStatus, folder: str) -> TfxEstimatorError:
     if failures:
         failures[0].todo = f"{failures[0].todo or 'fix it'}; it is the error of a replica of the custom job {name}"
         return failures[0]
-    error = TrainingError(
+    # No replica has started, for example because a quota is exhausted: a retry does not help.
+    never = last.state == FAILED and failures is None
+    error = (NotStartedError if never else TrainingError)(
         f"the custom job {name} ended with {last.state}: {last.message or 'the service gives no reason'}",
         expected=SUCCEEDED,
         todo="see the logs of its replicas; run it again to resume from the last checkpoint",
     )
-    # None means that no replica has started, for example because a quota is exhausted: a retry does not help.
     error.retryable = failures is not None
     return error
 
@@ -148,7 +149,7 @@ def _earlier(service: Service, folder: str) -> Optional[str]:
     for name in (recorded, with_retries(lambda: service.find(step_of(folder)), _notify, FOLLOW_SECONDS)):
         if name is None or name.startswith("local/"):
             continue  # a rehearsal's, whose processes have ended with the earlier try
-        status = with_retries(functools.partial(service.status, name), _notify, FOLLOW_SECONDS)
+        status = with_retries(functools.partial(service.status, name), _notify, FOLLOW_SECONDS, again=AGAIN)
         if status.state == CANCELLING:
             status = _follow(service, name)
         if status.state == SUCCEEDED or not status.ended:

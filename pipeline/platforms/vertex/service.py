@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, Started, UnavailableError, failed
+from tfx_estimator.pipeline.platforms.follow import RESUMES, JobStatus, RefusedError, Started, UnavailableError, failed
 from tfx_estimator.pipeline.platforms.note import Note
 
 if TYPE_CHECKING:
@@ -245,6 +245,7 @@ def call_google(request: Callable[[], _Answer], refused: Callable[[Exception], T
 
     Raises:
         UnavailableError: The service is temporarily unavailable.
+        RefusedError: It does not accept the account; else the error of `refused`.
     """
     import grpc
     from google.api_core import exceptions as of
@@ -252,14 +253,15 @@ def call_google(request: Callable[[], _Answer], refused: Callable[[Exception], T
 
     # Expired credentials, which gRPC reports as an unavailable service; other failed refreshes may succeed later.
     expired = ("invalid_grant", "Reauthentication")
-    refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
+    refusals = (of.BadRequest, of.NotFound, of.MethodNotImplemented)
     try:
         return request()
     except (of.GoogleAPIError, GoogleAuthError, grpc.RpcError, OSError) as error:
-        if isinstance(error, (RefreshError, of.ServiceUnavailable)) and any(word in str(error) for word in expired):
+        ended = isinstance(error, (RefreshError, of.ServiceUnavailable)) and any(word in str(error) for word in expired)
+        if ended or isinstance(error, (of.Unauthorized, of.Forbidden)):
             wrong = refused(error)
-            wrong.todo = f"{LOGIN}; a submitted job keeps running"
-            raise wrong from error
+            todo = f"{LOGIN}; a submitted job keeps running" if ended else wrong.todo
+            raise RefusedError(wrong.what, expected=wrong.expected, todo=todo) from error
         # Google's library reports invalid credentials by a subclass of ValueError.
         if isinstance(error, (*refusals, TypeError, ValueError)):
             raise refused(error) from error

@@ -101,6 +101,7 @@ REFUSED = [
     ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "on this machine, and"),
     ("kubeflow", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),
+    ("vertex", "deploy.shared_memory_gb=2", "deploy.shared_memory_gb", "Vertex AI Pipelines has none"),
     ("kubeflow", "deploy.vertex={}", "deploy.vertex", "for the target vertex only"),
     ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),

@@ -34,7 +34,7 @@ print(len([each for each in executors.values() if "container" in each]), len(pod
 from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2
 config = json_format.ParseDict(
-    json_format.MessageToDict(pods)["Trainer_executor"], kubernetes_executor_config_pb2.KubernetesExecutorConfig()
+    json_format.MessageToDict(pods["Trainer_executor"]), kubernetes_executor_config_pb2.KubernetesExecutorConfig()
 )
 print(dict(config.node_selector.labels), [each.toleration_seconds for each in config.tolerations])
 """
@@ -114,7 +114,7 @@ def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
 
 def test_kubeflow_pipelines_2(compiled, client, tmp_path):
     done = client(KFP, compiled[KUBEFLOW], "kfp==2.16.1", "kfp-kubernetes==2.16.1")
-    keys = "['nodeSelector', 'podMetadata', 'pvcMount', 'secretAsVolume', 'tolerations']"
+    keys = "['emptyDirMounts', 'nodeSelector', 'podMetadata', 'pvcMount', 'secretAsVolume', 'tolerations']"
     placed = "{'cloud.google.com/gke-nodepool': 'gpus'} [0, 60]"
     assert (done.returncode, done.stdout) == (0, f"9 9 {keys}\n{placed}\n"), done.stderr
     for name in (VERTEX, APART):

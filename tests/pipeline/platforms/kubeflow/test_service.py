@@ -64,7 +64,7 @@ def test_the_run_equals_the_compiled_file_and_is_not_started_twice():
 
 def test_it_is_followed_to_its_end_and_cancelled():
     lines: list[tuple[str, bool]] = []
-    with KubeflowService(["RUNNING", "RUNNING", 503, "SUCCEEDED"], explains=True) as server:
+    with KubeflowService(["RUNNING", "RUNNING", 503, 403, "SUCCEEDED"], explains=True) as server:
         service = service_of(server)
         run = service.start(False).job
         assert follow.follow(service, run, lambda *each: lines.append(each)).state == "SUCCEEDED"
@@ -229,6 +229,21 @@ def test_the_command_line_leaves_the_address(cli, monkeypatch):
         assert server.runs["run-1"]["experiment_id"] == "experiment-1"
         server.states = ["SUCCEEDED"]
         cli("submit", "--attach", "submitted/digits")
+
+
+@pytest.mark.parametrize("answer", [403, 503])
+def test_a_run_that_cannot_be_followed_is_left_and_followed_again(cli, monkeypatch, answer):
+    for name in ("REFUSED_SECONDS", "FOLLOW_SECONDS"):
+        monkeypatch.setattr(follow, name, 0.3)
+    with KubeflowService(["RUNNING", answer]) as server:
+        note = {"job": service_of(server).start(False).job, "endpoint": server.address, "target": KUBEFLOW}
+        Path("submission.json").write_text(json.dumps(note))
+        err = cli("submit", "--attach", ".", code=9).err
+        assert "the job goes on, and is no longer followed: " in err
+        assert "follow it again: tfx-estimator submit --attach .\n" in err
+        assert server.terminated == []
+        server.states = [answer, "SUCCEEDED"]
+        cli("submit", "--attach", ".")
 
 
 def test_a_note_of_an_earlier_release_is_followed(cli):

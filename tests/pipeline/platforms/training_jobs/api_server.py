@@ -111,6 +111,17 @@ class ApiServer:
     def patch(self, path: str, change: Any) -> None:
         self.ask("PATCH", path, change, "application/merge-patch+json")
 
+    @contextlib.contextmanager
+    def quota(self, **hard: str) -> Iterator[None]:
+        """Limits what the namespace holds, as a ResourceQuota whose controller has counted nothing yet."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+        self.ask("POST", path, {"metadata": {"name": "full"}, "spec": {"hard": hard}})
+        try:
+            self.patch(f"{path}/full/status", {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}})
+            yield
+        finally:
+            self.ask("DELETE", f"{path}/full")
+
     def collect(self, path: str) -> None:
         """Removes the finalizers of a deleted object, as the garbage collector does once it owns nothing."""
         self.patch(path, {"metadata": {"finalizers": None}})
@@ -121,7 +132,7 @@ class ApiServer:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30, context=_trusting()) as answer:
+            with urllib.request.urlopen(request, timeout=30, context=trusting()) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise RefusedError(error.code, error.read().decode()) from None
@@ -169,7 +180,7 @@ def api_server(folder: Path, *plugins: str, roles: bool = False) -> Iterator[Api
         server.stop()
 
 
-def _trusting() -> ssl.SSLContext:
+def trusting() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

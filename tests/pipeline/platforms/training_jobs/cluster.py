@@ -116,6 +116,9 @@ class Cluster:
         while self.events and ask.func == self.pods:
             yield self.events.pop(0)
 
+    def refusal(self, job: Any) -> str:
+        return ""
+
     def log(self, name: str, since: str) -> Iterator[bytes]:
         raise api.MissingError(name)
 

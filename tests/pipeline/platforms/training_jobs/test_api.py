@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from typing import Any, Optional
 
+import kubernetes
 import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE
 from tests.pipeline.runners.deployed import OF_TFJOB
-from tfx_estimator.pipeline.base.errors import PipelineError
+from tests.waiting import wait_until
+from tfx_estimator.pipeline.base.errors import NotStartedError, PipelineError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.follow import UnavailableError
+from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.api import ExpiredError, Kube, TakenError
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 
@@ -96,6 +98,37 @@ def test_a_missing_namespace_is_named(kube, manifest):
         Kube(namespace="visoin").create(manifest)
     # Independent of the current context where the user types it.
     assert "`kubectl --context tests get namespaces`" in caught.value.todo
+
+
+def test_who_refuses_is_named(kube, manifest, server):
+    def refused() -> Optional[NotStartedError]:
+        try:
+            kube.create(manifest)
+        except NotStartedError as error:
+            return error
+        server.ask("DELETE", MINE)  # the server has not seen the quota yet
+        return None
+
+    with server.quota(**{"count/tfjobs.kubeflow.org": "0"}):
+        error = wait_until(refused, "a refusal", every=0.1)
+    assert error
+    assert "a quota of the namespace default refuses the TFJob: tfjobs.kubeflow.org" in error.what
+    assert "exceeded quota: full" in error.what
+    # Admission; nobody here removes a namespace.
+    server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
+    server.ask("DELETE", "/api/v1/namespaces/ending")
+    del manifest["metadata"]["namespace"]
+    with pytest.raises(PipelineError, match=r"refuses the TFJob: .* because it is being terminated") as caught:
+        Kube(namespace="ending").create(manifest)
+    assert (caught.value.exit_code, caught.value.expected) == (6, "a manifest that its admission allows")
+    answer = kubernetes.client.ApiException(403, "Forbidden")
+    for words in (
+        'User "me" cannot create resource "tfjobs" in API group',
+        'admission webhook "x" denied the request: no',
+    ):
+        answer.body = json.dumps({"message": f"tfjobs.kubeflow.org is forbidden: {words}"})
+        error = kube._error_of(answer)
+        assert isinstance(error, RefusedError) == ("grant them by a Role" in error.todo) == words.startswith("User")
 
 
 def test_expired_credentials_are_renewed(server, monkeypatch, tmp_path):

@@ -74,7 +74,7 @@ def test_each_type_of_pod_has_its_declared_settings(tmp_path, capsys):
         )
         mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
         only_read = dict.fromkeys(("/mnt/data", "/secrets/key", "/etc/tfx-estimator"), True)
-        assert mounts == {"/mnt/work": False, **only_read}
+        assert mounts == {"/mnt/work": False, **only_read, **({} if name == "PS" else {"/dev/shm": False})}
         mounted = next(each["configMap"] for each in spec["volumes"] if each["name"] == "declaration")
         assert mounted["name"] == config_map["metadata"]["name"]
     assert amounts == {
@@ -91,6 +91,17 @@ def test_each_type_of_pod_has_its_declared_settings(tmp_path, capsys):
     applied = f"{mine} apply --server-side --filename '{tmp_path}/my other.yaml'"
     assert f"replacing an earlier one: {mine} {delete} && {mine} {delete_map} && {applied}\n" in stdout
     assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in stdout
+
+
+@pytest.mark.parametrize(("size", "limit"), [("null", {}), ("2.5", {"sizeLimit": "2500M"})])
+def test_pods_with_accelerators_share_memory_and_with_a_declared_size_all_pods(tmp_path, size, limit):
+    _, job = compile_it(tmp_path, "digits", *OF_TFJOB, f"deploy.shared_memory_gb={size}")
+    specs = {name: each["template"]["spec"] for name, each in job["spec"]["tfReplicaSpecs"].items()}
+    memory = {
+        name: [each["emptyDir"] for each in spec["volumes"] if each["name"] == "shm"] for name, spec in specs.items()
+    }
+    mounted = [{"medium": "Memory", **limit}]
+    assert memory == {"Chief": mounted, "Worker": mounted, "PS": mounted if limit else [], "Evaluator": mounted}
 
 
 def test_the_pods_read_the_same_declaration(tmp_path):

@@ -215,7 +215,7 @@ def test_a_rerun_adopts_its_own_job_and_refuses_a_foreign_one(server, tmp_path):
 def test_pods_that_never_start_have_a_deadline(server, tmp_path):
     with Operator(server, tmp_path / "pods") as operator:
         operator.pending = True
-        with pytest.raises(errors.TaskStalledError, match=r"does the namespace admit them.*get events"):
+        with pytest.raises(errors.NotStartedError, match=r"does the namespace admit them.*get events"):
             launcher(tmp_path, "deploy.tfjob.pending_timeout=11").run()
         wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
 

@@ -17,9 +17,16 @@ from tests.pipeline.platforms.training_jobs.cluster import UID, Cluster, ended, 
 from tests.pipeline.platforms.training_jobs.test_launcher import launcher
 from tests.root import run_python
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
+from tfx_estimator.pipeline.base.errors import (
+    NotStartedError,
+    PipelineError,
+    StoppedError,
+    TaskFailedError,
+    UnfollowedError,
+)
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.follow import UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs import failures, following, watching
 from tfx_estimator.pipeline.platforms.training_jobs import launcher as module
@@ -34,7 +41,7 @@ KUBECTL = "kubectl --context 'arn:of/mine it'"
 def kube(monkeypatch) -> Cluster:
     monkeypatch.setattr(following, "_NOTICE_SECONDS", 0.0)
     monkeypatch.setattr(following, "_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(following, "_REFUSED_SECONDS", 1.0)
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 1.0)
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.1)
     monkeypatch.setattr(watching, "_FIRST_WAIT", 0.05)
     return Cluster("arn:of/mine it")
@@ -42,9 +49,10 @@ def kube(monkeypatch) -> Cluster:
 
 def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
     kube.of_pods = PipelineError("pods is forbidden")
-    with pytest.raises(PipelineError, match="pods is forbidden"):
+    with pytest.raises(UnfollowedError, match=r"the job goes on.*pods is forbidden") as caught:
         launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube).run()
-    assert kube.deleted == []
+    assert (caught.value.exit_code, kube.deleted) == (9, [])
+    assert "run the same again: it finds the job" in caught.value.todo
 
 
 class Unheard:
@@ -74,7 +82,7 @@ def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
     assert job.hopeless() is None
     clock.now += 0.4
     error = job.hopeless()
-    assert isinstance(error, TaskStalledError)
+    assert (type(error), error.exit_code) == (NotStartedError, 10)
     assert "1 of 2 pods run" in error.what
     assert "and it is deleted" in job.give_up(error).todo
     assert kube.deleted == [UID]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import re
 import shutil
@@ -20,7 +22,7 @@ import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, RefusedError
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.proxy import proxied
+from tests.pipeline.platforms.training_jobs.proxy import Restarting, proxied
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.platforms import follow
@@ -98,6 +100,45 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_restarted(serv
         assert [each["uid"] for each in owned["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
 
 
+def test_a_restarted_server_is_waited_for_and_one_that_refuses_for_long_leaves_the_job(
+    server, tmp_path, monkeypatch, cli
+):
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 1.5)
+    done = tmp_path / "done"
+    restart, refusal = ((403, 0.7), (503, 0.7)), ((403, math.inf),)
+    shell = [sys.executable, "-c", WORKS, str(done)]
+    with Restarting(server) as front, Operator(server, tmp_path / "pods", lambda *_: shell) as operator:
+        address = f"https://127.0.0.1:{server.port}"
+        (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(address, front.address))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        # It is restarting when the job is submitted, and refuses for long while it is followed.
+        front.begin(*restart)
+
+        def refuse() -> None:
+            wait_until(lambda: operator.started, "the chief's pod", every=0.1)
+            time.sleep(1.5)
+            front.begin(*refusal)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        followed = cli("submit", *SOURCE, "--yes", "--follow", code=9)
+        thread.join()
+        assert front.refused[0] == 403
+        assert 503 in front.refused
+        assert "digits-chief-0: Running" in followed.out
+        # And when it is followed again.
+        for err in (followed.err, cli("submit", "--attach", "submitted/digits", code=9).err):
+            assert "the job goes on, and is no longer followed: the Kubernetes API server" in err
+            assert 'refuses: pods is forbidden: User "me" cannot list' in err
+            assert "then follow it again: tfx-estimator submit --attach submitted/digits\n" in err
+        front.begin(*restart)
+        done.touch()
+        out, err = cli("submit", "--attach", "submitted/digits")
+        assert out.endswith("digits: Succeeded\n")
+        assert "the service answers again" in err
+        assert operator.started == ["digits-chief-0"]
+
+
 # As of a TrainJob, in test_trainjob.py.
 @pytest.mark.long
 def test_a_failed_chief_is_reported_with_its_own_error_and_restarted(server, tmp_path, cli):
@@ -139,10 +180,43 @@ def test_the_reason_why_pods_wait_is_reported_and_the_wait_has_a_deadline(server
         operator.unscheduled = {"chief"}
         scheduling = beside.submit(wait_until, schedule, "a chief's pod to be scheduled", 60, every=0.2)
         timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
-        err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=5).err
+        err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=10).err
         assert scheduling.result()
         assert err.count("warning: waiting for pods: chief-0 Unschedulable: 0/3 nodes: 3 Too few cpu\n") == 1
         assert re.search(r"did not start for \d+ s: chief-0 Unschedulable", err)
+        wait_for_none()
+
+
+def test_a_namespace_that_does_not_admit_the_pods_is_reported_in_its_own_words(server, tmp_path, monkeypatch, cli):
+    monkeypatch.setattr(following, "_NOTICE_SECONDS", 0.5)
+    pod = {"metadata": {"name": "digits-chief-0"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+
+    def refuse() -> None:
+        """Reports the refusal as the training operator does."""
+        wait_until(lambda: Kube(namespace=NAMESPACE).read("digits"), "the TFJob", every=0.1)
+        with pytest.raises(RefusedError) as caught:
+            server.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+        about = {"kind": "TFJob", "name": "digits", "namespace": NAMESPACE, "apiVersion": "kubeflow.org/v1"}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        for number, name in enumerate(("digits", "digits-2")):
+            message = f"Error creating: {json.loads(caught.value.text)['message']}" if number == 0 else "another job's"
+            event = {"type": "Warning", "reason": "FailedCreatePod", "message": message, "lastTimestamp": now}
+            event.update(metadata={"name": f"refused.{number}"}, involvedObject={**about, "name": name})
+            server.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/events", event)
+
+    with (
+        Operator(server, tmp_path / "pods") as operator,
+        server.quota(pods="0"),
+        futures.ThreadPoolExecutor(1) as beside,
+    ):
+        operator.pending = True
+        refusing = beside.submit(refuse)
+        timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
+        err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=10).err
+        refusing.result()
+        words = 'FailedCreatePod: Error creating: pods "digits-chief-0" is forbidden: exceeded quota: full, requested'
+        assert err.count(f"warning: waiting for pods: {words}") == 1
+        assert re.search(rf"did not start for \d+ s: {re.escape(words)}", err)
         wait_for_none()
 
 

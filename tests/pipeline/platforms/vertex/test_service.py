@@ -95,7 +95,9 @@ def test_a_lost_response_starts_no_second_job():
 
 def test_it_is_followed_through_a_lost_connection():
     lines: list[tuple[str, bool]] = []
-    with PipelineService([RUNNING, RUNNING, "UNAVAILABLE", "INTERNAL", RUNNING, SUCCEEDED]) as server:
+    with PipelineService(
+        [RUNNING, RUNNING, "UNAVAILABLE", "PERMISSION_DENIED", "INTERNAL", RUNNING, SUCCEEDED]
+    ) as server:
         service = service_of(server)
         status = follow.follow(service, service.start(False).job, lambda *each: lines.append(each))
     assert (status.state, status.tasks) == ("SUCCEEDED", {"StatisticsGen": "SUCCEEDED", "Trainer": "SUCCEEDED"})
@@ -123,7 +125,21 @@ def test_a_failure_is_reported_with_its_own_message(step, kind):
     assert "pipelines/runs/digits-0123456789-1?project=example-project" in caught.value.todo
 
 
-def test_a_refused_request_is_not_retried():
+@pytest.mark.parametrize("answer", ["PERMISSION_DENIED", "UNAVAILABLE"])
+def test_a_job_that_cannot_be_followed_is_left_and_followed_again(submit, monkeypatch, answer):
+    for name in ("REFUSED_SECONDS", "FOLLOW_SECONDS"):
+        monkeypatch.setattr(follow, name, 0.3)
+    with PipelineService([RUNNING, answer]) as server:
+        code, out, err = submit(server, "--yes", "--follow")
+        assert code == submit(server, "--attach", "submitted/digits", whole=False)[0] == 9
+        assert (server.cancelled, ": RUNNING" in out) == ([], True)
+        assert "the job goes on, and is no longer followed: " in err
+        assert "follow it again: tfx-estimator submit --attach submitted/digits\n" in err
+        server.states = [answer, SUCCEEDED]
+        assert submit(server, "--attach", "submitted/digits", whole=False)[0] == 0
+
+
+def test_a_refused_request_is_distinguished_from_an_unavailable_service():
     with PipelineService(["PERMISSION_DENIED"]) as server:
         service = service_of(server)
         job = service.start(False).job

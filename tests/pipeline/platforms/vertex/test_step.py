@@ -14,7 +14,14 @@ from tfx.types import standard_artifacts
 from tests.artifacts import outputs
 from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, measured
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
-from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError, UserCodeError
+from tfx_estimator.pipeline.base.errors import (
+    NotStartedError,
+    PipelineError,
+    StoppedError,
+    TrainingError,
+    UnfollowedError,
+    UserCodeError,
+)
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.vertex import call, executor
 from tfx_estimator.pipeline.platforms.vertex.custom_job import make_plan
@@ -65,8 +72,9 @@ def test_the_step_creates_the_job_follows_it_and_publishes_the_measurements(laun
 
 def test_a_failed_job_is_reported_with_the_services_message(launch):
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]) as server:
-        with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
+        with pytest.raises(NotStartedError, match="JOB_STATE_FAILED: out of quota") as caught:
             launch(server)
+        assert caught.value.exit_code == 10
         (request,) = server.created
         assert request.parent == PARENT
         # Another try creates another job.
@@ -136,9 +144,16 @@ def test_a_cancelled_or_removed_job_is_awaited_and_recreated(launch, folder, not
     assert len(server.created) == 1
 
 
-def test_a_service_that_refuses_is_not_retried(launch):
-    with Server(["PERMISSION_DENIED"]) as server, pytest.raises(TrainingError, match="Vertex AI refuses: 403 no"):
-        launch(server)
+def test_a_service_that_refuses_for_long_leaves_the_job_for_the_next_try(launch, monkeypatch):
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 0.3)
+    with Server(["PERMISSION_DENIED"]) as server:
+        with pytest.raises(UnfollowedError, match=r"the job goes on.*Vertex AI refuses: 403 no") as caught:
+            launch(server)
+        assert (caught.value.exit_code, server.cancelled) == (9, [])
+        server.states = ["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]
+        with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
+            launch(server)
+        assert len(server.created) == 1
 
 
 def test_a_job_whose_creation_response_was_lost_is_found(launch, folder):
