@@ -15,6 +15,7 @@ from tfx_estimator.model_fn.bridge import session
 from tfx_estimator.model_fn.bridge.canned.rates import recorded_schedules
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.model_fn.bridge.canned.tracing import VARIABLES
+from tfx_estimator.model_fn.bridge.optimizers import saved_name
 
 DENSE, DROPOUT, NORM = "Dense", "Dropout", "BatchNormalization"
 # The scope of what tf.gradients creates.
@@ -48,6 +49,7 @@ class Called:
         name: Of the model_fn.
         optimizer: As the model_fn has made it; a rate of a schedule is that.
         calls: By their outputs.
+        trained: Names of the variables that it trains.
         features: The placeholders of dense features, by name.
         weight: The feature that the loss reads; None if there is none.
     """
@@ -56,6 +58,7 @@ class Called:
     training: session.Training
     optimizer: Any
     calls: Calls
+    trained: frozenset[str]
     features: Mapping[str, tf.Tensor]
     labels: tf.Tensor
     logits: tf.Tensor
@@ -86,9 +89,9 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
     training = session.training(estimator, types, watch)
     calls, restore = found
     optimizers = [each for applied in training.applied for each in applied.optimizers]
-    if len(optimizers) != 1:
-        kinds = " and ".join(type(each).__name__ for each in optimizers)
-        raise refused(f"a model_fn that trains by {kinds or 'no optimizer'}, in place of one optimizer,")
+    if len(optimizers) != 1 or not isinstance(optimizers[0], tf.compat.v1.train.Optimizer):
+        kinds = " and ".join(f"{type(each).__module__}.{type(each).__name__}" for each in optimizers) or "none"
+        raise refused(f"a model_fn that trains by {kinds}, in place of one optimizer of tf.compat.v1.train,")
     for each in training.applied[0].gradients:
         op = (each.values if isinstance(each, tf.IndexedSlices) else each).op
         if not _GRADIENTS.search(op.name):
@@ -105,7 +108,8 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
     if len(weights) > 1:
         raise refused(f"a loss of several features, {' and '.join(weights)},")
     name = getattr(estimator._model_fn, "__name__", "model_fn")
-    return Called(name, training, optimizers[0], calls, dense, labels, logits, *(weights or [None]))
+    trained = frozenset(saved_name(each) for each in training.applied[0].trained)
+    return Called(name, training, optimizers[0], calls, trained, dense, labels, logits, *(weights or [None]))
 
 
 def reached(roots: Sequence[tf.Tensor], stops: Collection[Any]) -> list[tf.Tensor]:
@@ -123,8 +127,6 @@ def _logits(loss: tf.Tensor, labels: tf.Tensor, calls: Calls) -> tf.Tensor:
     """Returns the first tensor by which alone the layers reach the loss."""
     order = {op: index for index, op in enumerate(loss.graph.get_operations())}
     known = sorted(reached([loss], calls), key=lambda each: order[each.op])
-    if not any(each.ref() in calls for each in known):
-        raise refused("a model_fn whose loss is of no layer that is known here, nor of input_layer,")
     for each in known:
         others = [other for other in reached([loss], {each.ref()}) if other is not each]
         if not any(_is_of_network(other, calls) for other in others):

@@ -83,12 +83,13 @@ class Columns:
         self.weights[weights] = f"{name}/kernel"
         return f"{call(f'{_KERAS}.Dense', units, use_bias=False, name=name)}({values})"
 
-    def dense(self, column: Any, name: str, scope: str) -> str:
+    def dense(self, column: Any, name: str, scope: str, is_trained: bool = True) -> str:
         """Returns the expression of a dense column's values.
 
         Args:
             name: Of the layer, if the column has one of its own.
             scope: Of its variables.
+            is_trained: Whether the optimizer trains those that are trainable.
         """
         kind = _kind(column)
         if kind == "NumericColumn":
@@ -101,7 +102,7 @@ class Columns:
             self._check_lookup(column)
             name = self.layer(name)
             self.weights[f"{scope}/{clean(column.name)}/embedding_weights"] = f"{name}/rows"
-            options: dict[str, Any] = {} if column.trainable else {"trainable": False}
+            options: dict[str, Any] = {} if column.trainable and is_trained else {"trainable": False}
             inner = column.categorical_column
             options |= self._options(column, column.initializer, name)
             return self._bag(inner, inner.num_buckets, column.dimension, name, **options)
@@ -111,7 +112,7 @@ class Columns:
             return self._share(column, of._name, f"{scope}{of._name}", *given)
         if kind == "_SharedEmbeddingColumn":
             shared = column.shared_embedding_collection_name
-            given = (column.categorical_column.num_buckets, column.initializer, column.trainable)
+            given = (column.categorical_column.num_buckets, column.initializer, column.trainable and is_trained)
             return self._share(column, shared, f"{scope}/{clean(shared)}/embedding_weights", *given)
         raise refused(f"the column {column.name!r}, a {kind},")
 

@@ -91,8 +91,10 @@ class _Network:
         """Writes the columns of an input_layer."""
         values = []
         for column, variables in call.variables.items():
-            scope = saved_name(variables[0]).rsplit("/", 2)[0] if variables else ""
-            values.append(self._columns.dense(column, f"deep_{clean(column.name)}", scope))
+            names = [saved_name(each) for each in variables]
+            scope = names[0].rsplit("/", 2)[0] if names else ""
+            is_trained = not self._called.trained.isdisjoint(names)
+            values.append(self._columns.dense(column, f"deep_{clean(column.name)}", scope, is_trained))
         for key in self._columns.inputs.keys() & call.given.keys():
             if call.given[key] is not self._called.training.given[0].get(key):
                 raise refused(f"the feature {key!r}, which the model_fn computes,", "compute it in the input_fn")
@@ -107,9 +109,10 @@ class _Network:
         """Writes the operations between layers as a function of their outputs."""
         stops = self._called.calls.keys() | self._features.keys()
         given = [each for each in calls.reached([tensor], stops) if each.ref() in stops]
-        values = [self.value(each) for each in given]
         names = ["value"] if len(given) == 1 else [f"value_{index}" for index in range(1, len(given) + 1)]
+        # Before what they need: it names a variable.
         lines = lines_between("the model_fn", dict(zip(names, given)), tensor)
+        values = [self.value(each) for each in given]
         kind = clean(tensor.op.name.rpartition("/")[2]).strip("_").lower()
         function, name = self._columns.variable(f"compute_{kind}"), self._columns.layer(f"computed_{kind}")
         self._columns.function(function, names, lines)
@@ -125,6 +128,8 @@ class _Network:
             raise refused(f"the layer of the variable {min(used)}, which is used twice,")
         own = min(variables.values()).rpartition("/")[0].replace("/", "_") if variables else layer.name
         name = self._columns.layer(clean(own))
+        if self._called.trained.isdisjoint(variables.values()) and variables:
+            options["trainable"] = False
         self._columns.weights |= {saved: f"{name}/{each}" for each, saved in variables.items()}
         return self._columns.line(name, f"{written(f'{KERAS}.{kind}', *args, **options, name=name)}({value})")
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.model_fn.bridge.canned.text import Source, call, literal
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors
 
 _OPERATORS = {"Add": "+", "AddV2": "+", "Sub": "-", "Mul": "*", "RealDiv": "/", "FloorDiv": "//", "FloorMod": "%"}
 _OPERATORS |= {"Pow": "**", "Greater": ">", "GreaterEqual": ">=", "Less": "<", "LessEqual": "<="}
@@ -52,16 +53,14 @@ def lines_between(title: str, given: Mapping[str, tf.Tensor], result: tf.Tensor)
     Raises:
         UserCodeError: An operation between them cannot be written.
     """
-    with tf.compat.v1.Session(graph=result.graph) as session:
-        return _Trace(title, session, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
+    return _Trace(title, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
 
 
 class _Trace:
     """The operations between arguments and a result."""
 
-    def __init__(self, title: str, session: tf.compat.v1.Session, names: dict[Any, str]) -> None:
+    def __init__(self, title: str, names: dict[Any, str]) -> None:
         self._title = title
-        self._session = session
         self._names = names
         self._uses: dict[Any, int] = {}
         self._varies: dict[tf.Operation, bool] = {ref.deref().op: True for ref in names}
@@ -104,7 +103,7 @@ class _Trace:
         return tensor
 
     def _constant(self, tensor: tf.Tensor) -> Any:
-        return None if self._visit(tensor) else self._session.run(tensor)
+        return None if self._visit(tensor) else _run(tensor)
 
     def _value(self, tensor: tf.Tensor, is_operand: bool = False) -> str:
         """Returns the expression of a value; one that is used twice gets its own line."""
@@ -113,7 +112,7 @@ class _Trace:
             return self._names[tensor.ref()]
         op = tensor.op
         if not self._varies[op]:
-            return _constant(self._session.run(tensor), is_operand)
+            return _constant(_run(tensor), is_operand)
         if len(op.outputs) > 1 and op.type not in _LOSSES:
             return f"{self._names.get(op) or self._named(op.outputs, self._call(op))}[{op.outputs.index(tensor)}]"
         if op.type in _OPERATORS:
@@ -169,6 +168,19 @@ class _Trace:
         own = [each.name for each in (*known.input_arg, *known.attr) if each.name not in inferred]
         renamed = dict(zip([each for each in own if each not in public], [each for each in public if each not in own]))
         return call(f"tf.raw_ops.{op.type}", **{renamed.get(name, name): each for name, each in given.items()})
+
+
+def _run(tensor: tf.Tensor) -> Any:
+    """Returns a value that depends on no argument; without the control dependencies, which may."""
+    definition = tf.compat.v1.GraphDef(versions=tensor.graph.graph_def_versions)
+    for op in ancestors([tensor], control=False):
+        node = definition.node.add()
+        node.CopyFrom(op.node_def)
+        node.input[:] = [each for each in node.input if not each.startswith("^")]
+        # Others may not be here.
+        node.attr.pop("_class", None)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.import_graph_def(definition, return_elements=[tensor.name], name="")[0])
 
 
 def _constant(value: Any, is_operand: bool) -> str:
