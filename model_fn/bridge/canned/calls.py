@@ -64,7 +64,7 @@ class Called:
     logits: tf.Tensor
     weight: Optional[str]
 
-    def scores(self, _: Any) -> tuple[str, tf.Tensor]:
+    def scores(self, spec: Any) -> tuple[str, tf.Tensor]:
         """Returns the logits of the default graph, in which the model_fn was called to predict."""
         try:
             return session.LOGITS, tf.compat.v1.get_default_graph().get_tensor_by_name(self.logits.name)

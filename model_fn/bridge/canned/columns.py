@@ -108,11 +108,12 @@ class Columns:
             return self._bag(inner, inner.num_buckets, column.dimension, name, **options)
         if kind == "SharedEmbeddingColumn":
             of, scope = column.shared_embedding_column_creator, "" if self._is_v2 else "dnn/input_from_feature_columns/"
-            given = (of._num_buckets, of._initializer, of._trainable and not self._is_v2)
+            given = (of._num_buckets, of.dimension, of._initializer, of._trainable and not self._is_v2)
             return self._share(column, of._name, f"{scope}{of._name}", *given)
         if kind == "_SharedEmbeddingColumn":
             shared = column.shared_embedding_collection_name
-            given = (column.categorical_column.num_buckets, column.initializer, column.trainable and is_trained)
+            rows = column.categorical_column.num_buckets
+            given = (rows, column.dimension, column.initializer, column.trainable and is_trained)
             return self._share(column, shared, f"{scope}/{clean(shared)}/embedding_weights", *given)
         raise refused(f"the column {column.name!r}, a {kind},")
 
@@ -151,7 +152,9 @@ class Columns:
         self.parts.add("Bag")
         return f"{call('Bag', rows, units, **options, name=name)}({self._weighted(column)})"
 
-    def _share(self, column: Any, shared: str, weights: str, rows: int, initializer: Any, is_trained: bool) -> str:
+    def _share(
+        self, column: Any, shared: str, weights: str, rows: int, units: int, initializer: Any, is_trained: bool
+    ) -> str:
         """Returns a call of the layer that all columns of a shared embedding use."""
         self._check_lookup(column)
         if shared not in self._shared:
@@ -163,7 +166,7 @@ class Columns:
                 self.lines.append("# The Estimator never trained it: its optimizer did not get shared embeddings.")
             frozen = {} if is_trained else {"trainable": False}
             self.weights[weights] = f"{name}/rows"
-            made = call("Bag", rows, column.dimension, **options, **frozen, name=name)
+            made = call("Bag", rows, units, **options, **frozen, name=name)
             self.lines.append(f"{layer} = {made}")
         return f"{self._shared[shared]}({self._weighted(column.categorical_column)})"
 
@@ -172,13 +175,19 @@ class Columns:
         options = {"combiner": column.combiner}
         if column.max_norm is not None:
             options["max_norm"] = float(column.max_norm)
-        kind = getattr(tf.keras.initializers, type(initializer).__name__, None)
-        config = {} if kind is None else initializer.get_config()
-        given = {key: value for key, value in config.items() if key != "dtype" and value is not None}
-        if kind is not None and all(isinstance(value, (bool, int, float, str)) for value in given.values()):
-            return {**options, "initializer": Source(call(f"tf.keras.initializers.{kind.__name__}", **given))}
+        if source := self.initializer(initializer):
+            return {**options, "initializer": source}
         self.lines.append(f"# The rows of {name} are initialised to 0: pass an initializer to train from scratch.")
         return options
+
+    def initializer(self, given: Any) -> Optional[Source]:
+        """Returns the source of an initializer; None if Keras has no such class."""
+        kind = getattr(tf.keras.initializers, type(given).__name__, None)
+        config = {} if kind is None else given.get_config()
+        options = {key: value for key, value in config.items() if key != "dtype" and value is not None}
+        if kind is None or not all(isinstance(value, (bool, int, float, str)) for value in options.values()):
+            return None
+        return Source(call(f"tf.keras.initializers.{kind.__name__}", **options))
 
     def _check_lookup(self, column: Any) -> None:
         if not column.use_safe_embedding_lookup:

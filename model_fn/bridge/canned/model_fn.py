@@ -20,8 +20,6 @@ from tfx_estimator.model_fn.bridge.canned.writing import KERAS
 from tfx_estimator.model_fn.bridge.kept.reach import ancestors
 from tfx_estimator.model_fn.bridge.optimizers import saved_name
 
-_LOSS = "the loss of the model_fn"
-
 
 def head(called: Called) -> Head:
     """Returns the kind of the logits: classes are compared by the largest if a softmax is in the loss."""
@@ -53,7 +51,7 @@ def _loss(called: Called) -> str:
     given = {"labels": called.labels, "logits": called.logits}
     given |= {"weights": called.features[called.weight]} if called.weight else {}
     lines = ['"""Returns the loss of a batch, like the model_fn."""']
-    lines += lines_between(_LOSS, given, called.training.spec.loss)
+    lines += lines_between("the loss of the model_fn", given, called.training.spec.loss)
     return f"def loss(labels, logits, weights=None):\n{indented(lines)}\n"
 
 
@@ -99,7 +97,7 @@ class _Network:
             if call.given[key] is not self._called.training.given[0].get(key):
                 raise refused(f"the feature {key!r}, which the model_fn computes,", "compute it in the input_fn")
         if len(values) == 1:
-            return values[0]
+            return self._columns.line("input_layer", values[0])
         name = self._columns.layer("input_layer")
         made = written(f"{KERAS}.Concatenate", name=name)
         self._columns.lines += [f"{(own := self._columns.variable(name))} = {made}(", *writing.listed(values), ")"]
@@ -137,25 +135,29 @@ class _Network:
         activation = writing.activation_of(reading.activation(call.layer.activation), self._columns)
         options = {} if activation in (None, "linear") else {"activation": activation}
         options |= {} if call.layer.use_bias else {"use_bias": False}
+        for name in ("kernel_initializer", "bias_initializer"):
+            given = getattr(call.layer, name)
+            if given is None or type(given).__name__ in ("GlorotUniform", "Zeros"):
+                continue
+            if source := self._columns.initializer(given):
+                options[name] = source
+            else:
+                self._columns.lines.append(f"# Keras has no such {name} as this had: pass one to train from scratch.")
         return self._layer(call, calls.DENSE, call.layer.units, **options)
 
     def _dropout(self, call: Call) -> str:
         return self._layer(call, calls.DROPOUT, call.layer.rate) if call.is_training else self.value(call.given)
 
     def _norm(self, call: Call) -> str:
-        layer = call.layer
+        layer, training = call.layer, self._called.training
         if not call.is_training:
             raise refused(f"the layer {layer.name}, whose training is False in training,")
         # Its averages move only if the train_op updates them.
-        moved = {each.inputs[0].op for each in ancestors([self._graph_op]) if each.type.startswith("Assign")}
+        reached = ancestors([training.graph.as_graph_element(training.spec.train_op)])
+        moved = {each.inputs[0].op for each in reached if each.type.startswith("Assign")}
         momentum = layer.momentum if layer.moving_mean.op in moved else 1.0
         options = {name: False for name in ("center", "scale") if not getattr(layer, name)}
         return self._layer(call, calls.NORM, momentum=momentum, epsilon=layer.epsilon, **options)
-
-    @property
-    def _graph_op(self) -> Any:
-        training = self._called.training
-        return training.graph.as_graph_element(training.spec.train_op)
 
 
 _WRITERS = {calls.DENSE: _Network._dense, calls.DROPOUT: _Network._dropout, calls.NORM: _Network._norm}

@@ -82,16 +82,7 @@ class Written:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network in parts of source.
-
-    Args:
-        title: What it is.
-        origin: What it was.
-        name: The model's.
-        columns: Has its lines.
-        logits: The expression of its output.
-        loss: The function's source.
-    """
+    """A network in parts of source: what it is and was, the model's name, its lines, and its output's expression."""
 
     title: str
     origin: str
