@@ -144,7 +144,9 @@ def training(
         tf.compat.v1.train.create_global_step()
         given, _ = placeholders(types)
         with draws.fixed(), recorded(graph) as applied, watch(graph):
-            spec = estimator.model_fn(*given, ModeKeys.TRAIN, estimator.config)
+            # It may change its dict of features.
+            own = tf.nest.map_structure(lambda each: each, given)
+            spec = estimator.model_fn(*own, ModeKeys.TRAIN, estimator.config)
     return Training(graph, spec, applied, given, draws)
 
 

@@ -224,7 +224,7 @@ def drawn(features: Any, labels: Any, mode: str) -> Any:
 
 
 def changed(features: Any, labels: Any, mode: str) -> Any:
-    features = {**features, "width": tf.math.log1p(features["width"])}
+    features["width"] = tf.math.log1p(features["width"])
     return of_classes(mode, labels, layers.dense(input_layer(features, [column.numeric_column("width")]), 3))
 
 
