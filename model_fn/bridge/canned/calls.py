@@ -46,7 +46,6 @@ class Called:
     """A model_fn after its call for training.
 
     Args:
-        name: Of the model_fn.
         optimizer: As the model_fn has made it; a rate of a schedule is that.
         calls: By their outputs.
         trained: Names of the variables that it trains.
@@ -54,7 +53,6 @@ class Called:
         weight: The feature that the loss reads; None if there is none.
     """
 
-    name: str
     training: session.Training
     optimizer: Any
     calls: Calls
@@ -98,7 +96,7 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
             raise refused(f"a gradient that the model_fn changes before it applies it, by {op.name},")
     restore(optimizers[0])
     features, labels = training.given
-    if not isinstance(features, dict) or not tf.is_tensor(labels) or isinstance(labels, tf.SparseTensor):
+    if not isinstance(features, dict) or not isinstance(labels, tf.Tensor):
         raise refused("an input_fn without a dict of features and a tensor of labels")
     dense = {name: each for name, each in features.items() if isinstance(each, tf.Tensor)}
     loss = training.spec.loss
@@ -107,9 +105,8 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
     weights = [name for name, each in dense.items() if each.ref() in others]
     if len(weights) > 1:
         raise refused(f"a loss of several features, {' and '.join(weights)},")
-    name = getattr(estimator._model_fn, "__name__", "model_fn")
     trained = frozenset(saved_name(each) for each in training.applied[0].trained)
-    return Called(name, training, optimizers[0], calls, trained, dense, labels, logits, *(weights or [None]))
+    return Called(training, optimizers[0], calls, trained, dense, labels, logits, *(weights or [None]))
 
 
 def reached(roots: Sequence[tf.Tensor], stops: Collection[Any]) -> list[tf.Tensor]:
@@ -129,17 +126,13 @@ def _logits(loss: tf.Tensor, labels: tf.Tensor, calls: Calls) -> tf.Tensor:
     known = sorted(reached([loss], calls), key=lambda each: order[each.op])
     for each in known:
         others = [other for other in reached([loss], {each.ref()}) if other is not each]
-        if not any(_is_of_network(other, calls) for other in others):
-            if labels.ref() in {before.ref() for before in reached([each], calls)}:
-                break
+        is_only = not any(other.ref() in calls or other.op.type in VARIABLES for other in others)
+        is_of_labels = labels.ref() in {before.ref() for before in reached([each], calls)}
+        if is_only and not is_of_labels and each.shape.rank == 2:
             return each
     read = [each.op.name for each in known if each.op.type in VARIABLES]
     which = f"reads the variable {read[0]} beside its layers" if read else "is of several outputs of layers"
     raise refused(f"a model_fn whose loss {which}")
-
-
-def _is_of_network(tensor: tf.Tensor, calls: Calls) -> bool:
-    return tensor.ref() in calls or tensor.op.type in VARIABLES
 
 
 @contextlib.contextmanager

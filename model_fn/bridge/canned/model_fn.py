@@ -42,7 +42,7 @@ def write(
     columns = Columns(features)
     logits = _Network(called, columns).value(called.logits)
     network = writing.Network(
-        "a network", f"the {called.name} of an Estimator", "model_fn", columns, logits, head(called), _loss(called)
+        "a network", "the model_fn of an Estimator", "model_fn", columns, logits, head(called), _loss(called)
     )
     return writing.compose(network, optimizers, is_keras_3)
 
@@ -155,7 +155,10 @@ class _Network:
         # Its averages move only if the train_op updates them.
         reached = ancestors([training.graph.as_graph_element(training.spec.train_op)])
         moved = {each.inputs[0].op for each in reached if each.type.startswith("Assign")}
-        momentum = layer.momentum if layer.moving_mean.op in moved else 1.0
+        momentum = layer.momentum
+        if layer.moving_mean.op not in moved:
+            momentum = 1.0
+            self._columns.lines.append("# The model_fn trained without its update_ops: these averages never move.")
         options = {name: False for name in ("center", "scale") if not getattr(layer, name)}
         return self._layer(call, calls.NORM, momentum=momentum, epsilon=layer.epsilon, **options)
 

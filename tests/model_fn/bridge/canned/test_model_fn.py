@@ -209,6 +209,11 @@ def penalty(features: Any, labels: Any, mode: str) -> Any:
     return spec(mode, logits, lambda: loss)
 
 
+def own_loss(features: Any, labels: Any, mode: str) -> Any:
+    one, other = (layers.dense(features["sizes"], 3) for _ in range(2))
+    return spec(mode, one, lambda: tf.reduce_mean(one * other))
+
+
 def clipped(features: Any, labels: Any, mode: str) -> Any:
     def update(loss: tf.Tensor) -> Any:
         optimizer = train.AdamOptimizer()
@@ -245,6 +250,7 @@ def of_two(features: Any, labels: Any, mode: str) -> Any:
     [
         (variable, "the model_fn, which reads the variable mine without a layer,"),
         (penalty, "a model_fn whose loss reads the variable dense/kernel beside its layers"),
+        (own_loss, "a model_fn whose loss is of several outputs of layers"),
         (clipped, "a gradient that the model_fn changes before it applies it, by clip_by_global_norm/"),
         (drawn, "the model_fn, which creates the TensorFlow operation RandomUniform,"),
         (changed, "the feature 'width', which the model_fn computes,"),
