@@ -66,7 +66,6 @@ def convert(
         raise DeclarationError(f"to: {to!r}", expected=f"one of {', '.join(WAYS)}", todo="choose one, or leave it out")
     require_keras_3(to)
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
-    from tfx_estimator.model_fn.bridge.canned.refusal import refused
 
     checkpoint, estimator = _checkpoint(checkpoint or estimator.model_dir), _alone(estimator)
     train, evaluate = (_whole(getattr(each, "input_fn", each)) for each in (train_input_fn, eval_input_fn))
@@ -77,8 +76,6 @@ def convert(
         return keep(
             estimator, train, evaluate, output, checkpoint, serving_input_receiver_fn or _receiver_fn(eval_input_fn)
         )
-    if not reading.is_canned(estimator):
-        raise refused("an Estimator that is not a canned one", "keep the graph of its training, by --to kept")
     trained = conversion.Trained(estimator, checkpoint, train, evaluate, getattr(eval_input_fn, "steps", None))
     return conversion.convert(trained, output, to != KERAS2 and has_keras_3())
 

@@ -108,17 +108,18 @@ class Training:
 
     Args:
         applied: What its optimizers do.
+        given: The placeholders of features and labels.
     """
 
     graph: tf.Graph
     spec: Any
     applied: list[Applied]
-    _given: Any
+    given: Any
     _draws: Draws
 
     def feed(self, batch: Batch) -> dict[Any, Any]:
         """Returns what a session is fed for a batch."""
-        features, labels = self._given
+        features, labels = self.given
         pairs = [*((features[name], value) for name, value in batch.features.items()), (labels, batch.labels)]
         return {key: value for key, value in pairs if value is not None}
 
@@ -127,14 +128,25 @@ class Training:
         return train(self.graph, self.spec, checkpoint, lambda: map(self.feed, batches()), self._draws, folder)
 
 
-def training(estimator: tf.estimator.Estimator, types: Any) -> Training:
-    """Makes the training graph; `types` are those of features and labels."""
+def training(
+    estimator: tf.estimator.Estimator,
+    types: Any,
+    watch: Callable[[tf.Graph], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> Training:
+    """Makes the training graph.
+
+    Args:
+        types: Those of features and labels.
+        watch: Returns a context in which the model_fn is called.
+    """
     draws = Draws()
     with tf.Graph().as_default() as graph:
         tf.compat.v1.train.create_global_step()
         given, _ = placeholders(types)
-        with draws.fixed(), recorded(graph) as applied:
-            spec = estimator.model_fn(*given, ModeKeys.TRAIN, estimator.config)
+        with draws.fixed(), recorded(graph) as applied, watch(graph):
+            # It may change its dict of features.
+            own = tf.nest.map_structure(lambda each: each, given)
+            spec = estimator.model_fn(*own, ModeKeys.TRAIN, estimator.config)
     return Training(graph, spec, applied, given, draws)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import keyword
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
@@ -11,7 +12,6 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.model_fn.bridge.canned.text import Source, call, indented, literal
 from tfx_estimator.model_fn.bridge.canned.tracing import lines_of
@@ -19,8 +19,6 @@ from tfx_estimator.model_fn.bridge.canned.tracing import lines_of
 # A larger vocabulary is written to its own file.
 _FEW_WORDS = 20
 _KERAS = "tf.keras.layers"
-# Above each function that layers call.
-REGISTERED = '@tf.keras.utils.register_keras_serializable("network")'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +37,8 @@ class Columns:
     """Writes columns; the ids of each are computed once.
 
     Args:
-        canned: The Estimator.
         features: Features of a batch of its input_fn; a sparse one is a SparseTensorValue.
+        is_v2: See `Canned`.
 
     Attributes:
         inputs: By the feature's name.
@@ -52,40 +50,47 @@ class Columns:
         layers: Names of the network's layers.
     """
 
-    def __init__(self, canned: Canned, features: Mapping[str, Any]) -> None:
+    def __init__(self, features: Mapping[str, Any], is_v2: bool = False) -> None:
         self.inputs: dict[str, Input] = {}
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.parts: set[str] = set()
         self.files: dict[str, list[str]] = {}
         self.weights: dict[str, str] = {}
-        self._canned = canned
+        self._is_v2 = is_v2
         self._features = features
         self.layers: set[str] = set()
         self._ids: dict[Any, str] = {}
-        self._variables: set[str] = set()
+        self._variables: set[str] = {"inputs", "tf", *keyword.kwlist}
         self._shared: dict[str, str] = {}
 
     def deep(self, column: Any) -> str:
         """Returns the expression of a dense column's values in the network's input."""
-        return self._dense(column, f"deep_{_clean(column.name)}", "dnn/input_from_feature_columns/input_layer")
+        return self.dense(column, f"deep_{clean(column.name)}", "dnn/input_from_feature_columns/input_layer")
 
-    def linear(self, column: Any) -> str:
+    def linear(self, column: Any, units: int, combiner: str) -> str:
         """Returns the expression of a column's contribution to a linear model's logits."""
-        own, scope = f"linear_{_clean(column.name)}", "linear/linear_model"
-        weights, units = f"{scope}/{_clean(column.name)}/weights", self._canned.head.units
-        if _kind(column) == "SharedEmbeddingColumn":
+        own, scope = f"linear_{clean(column.name)}", "linear/linear_model"
+        weights = f"{scope}/{clean(column.name)}/weights"
+        if "SharedEmbeddingColumn" in _kind(column):
             raise refused(f"the column {column.name!r}, a shared embedding of a linear model,")
         if hasattr(column, "num_buckets"):
             name = self.layer(own)
             self.weights[weights] = f"{name}/rows"
-            return self._bag(column, column.num_buckets, units, name, combiner=self._canned.combiner)
-        values = self._dense(column, f"{own}_input", scope)
+            return self._bag(column, column.num_buckets, units, name, combiner=combiner)
+        values = self.dense(column, f"{own}_input", scope)
         name = self.layer(own)
         self.weights[weights] = f"{name}/kernel"
         return f"{call(f'{_KERAS}.Dense', units, use_bias=False, name=name)}({values})"
 
-    def _dense(self, column: Any, name: str, scope: str) -> str:
+    def dense(self, column: Any, name: str, scope: str, is_trained: bool = True) -> str:
+        """Returns the expression of a dense column's values.
+
+        Args:
+            name: Of the layer, if the column has one of its own.
+            scope: Of its variables.
+            is_trained: Whether the optimizer trains those that are trainable.
+        """
         kind = _kind(column)
         if kind == "NumericColumn":
             return self._number(column)
@@ -96,30 +101,37 @@ class Columns:
         if kind == "EmbeddingColumn":
             self._check_lookup(column)
             name = self.layer(name)
-            self.weights[f"{scope}/{_clean(column.name)}/embedding_weights"] = f"{name}/rows"
-            options: dict[str, Any] = {} if column.trainable else {"trainable": False}
+            self.weights[f"{scope}/{clean(column.name)}/embedding_weights"] = f"{name}/rows"
+            options: dict[str, Any] = {} if column.trainable and is_trained else {"trainable": False}
             inner = column.categorical_column
             options |= self._options(column, column.initializer, name)
             return self._bag(inner, inner.num_buckets, column.dimension, name, **options)
         if kind == "SharedEmbeddingColumn":
-            return self._share(column)
+            of, scope = column.shared_embedding_column_creator, "" if self._is_v2 else "dnn/input_from_feature_columns/"
+            given = (of._num_buckets, of.dimension, of._initializer, of._trainable and not self._is_v2)
+            return self._share(column, of._name, f"{scope}{of._name}", *given)
+        if kind == "_SharedEmbeddingColumn":
+            shared = column.shared_embedding_collection_name
+            rows = column.categorical_column.num_buckets
+            given = (rows, column.dimension, column.initializer, column.trainable and is_trained)
+            return self._share(column, shared, f"{scope}/{clean(shared)}/embedding_weights", *given)
         raise refused(f"the column {column.name!r}, a {kind},")
 
     def _number(self, column: Any) -> str:
         width = tf.TensorShape(column.shape).num_elements()
         if column.normalizer_fn is None:
-            return self._input(column.key, "float32", width)
+            return self.input(column.key, "float32", width)
         if column not in self._ids:
             function = self._normalizer(column, width)
             name = self.layer(_layer_of(column, "normalized"))
             self.parts.add("Normalized")
             made = call("Normalized", Source(function), width, name=name)
-            self._ids[column] = self._line(name, f"{made}({self._input(column.key, 'float32', width)})")
+            self._ids[column] = self.line(name, f"{made}({self.input(column.key, 'float32', width)})")
         return self._ids[column]
 
     def _normalizer(self, column: Any, width: int) -> str:
         """Writes the function of a column's normalizer_fn, and returns its name."""
-        name = self._variable(f"normalize_{column.key}")
+        name = self.variable(f"normalize_{column.key}")
         value = self._feature(column.key)
         shape = [None, *(value.shape[1:] if value.ndim > 1 else (1,))]
         title = f"the normalizer_fn of the column {column.name!r}"
@@ -129,7 +141,7 @@ class Columns:
             lines.insert(0, f"value = {call('tf.reshape', Source('value'), [-1, *shape[1:]])}")
         if value.dtype != np.float32:
             lines.insert(0, f"value = tf.cast(value, tf.{tf.as_dtype(value.dtype).name})")
-        self.functions.append(f"{REGISTERED}\ndef {name}(value):\n{indented(lines)}\n")
+        self.function(name, ["value"], lines)
         return name
 
     def _hot(self, column: Any, name: str) -> str:
@@ -140,36 +152,42 @@ class Columns:
         self.parts.add("Bag")
         return f"{call('Bag', rows, units, **options, name=name)}({self._weighted(column)})"
 
-    def _share(self, column: Any) -> str:
+    def _share(
+        self, column: Any, shared: str, weights: str, rows: int, units: int, initializer: Any, is_trained: bool
+    ) -> str:
         """Returns a call of the layer that all columns of a shared embedding use."""
         self._check_lookup(column)
-        creator = column.shared_embedding_column_creator
-        if creator._name not in self._shared:
-            layer = self._shared[creator._name] = self._variable(f"{creator._name}_rows")
+        if shared not in self._shared:
+            layer = self._shared[shared] = self.variable(f"{shared}_rows")
             self.parts.add("Bag")
-            name = self.layer(f"deep_{_clean(creator._name)}")
-            options = self._options(column, creator._initializer, name)
-            if self._canned.is_v2:
+            name = self.layer(f"deep_{clean(shared)}")
+            options = self._options(column, initializer, name)
+            if self._is_v2:
                 self.lines.append("# The Estimator never trained it: its optimizer did not get shared embeddings.")
-            frozen = {"trainable": False} if self._canned.is_v2 or not creator._trainable else {}
-            scope = "" if self._canned.is_v2 else "dnn/input_from_feature_columns/"
-            self.weights[f"{scope}{creator._name}"] = f"{name}/rows"
-            made = call("Bag", creator._num_buckets, creator.dimension, **options, **frozen, name=name)
+            frozen = {} if is_trained else {"trainable": False}
+            self.weights[weights] = f"{name}/rows"
+            made = call("Bag", rows, units, **options, **frozen, name=name)
             self.lines.append(f"{layer} = {made}")
-        return f"{self._shared[creator._name]}({self._weighted(column.categorical_column)})"
+        return f"{self._shared[shared]}({self._weighted(column.categorical_column)})"
 
     def _options(self, column: Any, initializer: Any, name: str) -> dict[str, Any]:
         """Returns the options of an embedding's lookup, and its initializer for training from scratch."""
         options = {"combiner": column.combiner}
         if column.max_norm is not None:
             options["max_norm"] = float(column.max_norm)
-        kind = getattr(tf.keras.initializers, type(initializer).__name__, None)
-        config = {} if kind is None else initializer.get_config()
-        given = {key: value for key, value in config.items() if key != "dtype" and value is not None}
-        if kind is not None and all(isinstance(value, (bool, int, float, str)) for value in given.values()):
-            return {**options, "initializer": Source(call(f"tf.keras.initializers.{kind.__name__}", **given))}
+        if source := self.initializer(initializer):
+            return {**options, "initializer": source}
         self.lines.append(f"# The rows of {name} are initialised to 0: pass an initializer to train from scratch.")
         return options
+
+    def initializer(self, given: Any) -> Optional[Source]:
+        """Returns the source of an initializer; None if Keras has no such class."""
+        kind = getattr(tf.keras.initializers, type(given).__name__, None)
+        config = {} if kind is None else given.get_config()
+        options = {key: value for key, value in config.items() if key != "dtype" and value is not None}
+        if kind is None or not all(isinstance(value, (bool, int, float, str)) for value in options.values()):
+            return None
+        return Source(call(f"tf.keras.initializers.{kind.__name__}", **options))
 
     def _check_lookup(self, column: Any) -> None:
         if not column.use_safe_embedding_lookup:
@@ -181,7 +199,7 @@ class Columns:
             return self.ids(column)
         if column.dtype != tf.float32:
             raise refused(f"the weights of the column {column.name!r}, of {column.dtype.name},")
-        weights = self._input(column.weight_feature_key, "float32", None)
+        weights = self.input(column.weight_feature_key, "float32", None)
         return f"[{self.ids(column.categorical_column)}, {weights}]"
 
     def ids(self, column: Any) -> str:
@@ -190,7 +208,7 @@ class Columns:
             if (write := self._writers.get(_kind(column))) is None:
                 raise refused(f"the column {column.name!r}, a {_kind(column)},")
             name = self.layer(_layer_of(column, "ids"))
-            self._ids[column] = self._line(name, write(self, column, name))
+            self._ids[column] = self.line(name, write(self, column, name))
         return self._ids[column]
 
     def layer(self, name: str) -> str:
@@ -199,15 +217,20 @@ class Columns:
         self.layers.add(found)
         return found
 
-    def _variable(self, name: str) -> str:
+    def function(self, name: str, arguments: list[str], lines: list[str]) -> None:
+        """Writes a function that layers call."""
+        registered = '@tf.keras.utils.register_keras_serializable("network")'
+        self.functions.append(f"{registered}\ndef {name}({', '.join(arguments)}):\n{indented(lines)}\n")
+
+    def variable(self, name: str) -> str:
         """Returns a unique Python name; two layer names may map to the same one."""
         found = _unlike(_name(name), self._variables)
         self._variables.add(found)
         return found
 
-    def _line(self, name: str, expression: str) -> str:
+    def line(self, name: str, expression: str) -> str:
         """Writes an assignment, and returns its variable."""
-        variable = self._variable(name)
+        variable = self.variable(name)
         self.lines.append(f"{variable} = {expression}")
         return variable
 
@@ -221,7 +244,7 @@ class Columns:
         self.parts.add("Apart")
         own = self.layer(f"{name}_each")
         each = f"{call(f'{_KERAS}.Discretization', boundaries, name=own)}({number})"
-        return f"{call('Apart', buckets, name=name)}({self._line(own, each)})"
+        return f"{call('Apart', buckets, name=name)}({self.line(own, each)})"
 
     def _hashed(self, column: Any, name: str) -> str:
         self.parts.add("HashBucket")
@@ -255,7 +278,7 @@ class Columns:
         known: Any = words
         # A word in a file is a line.
         if len(words) > _FEW_WORDS and not any(end in str(each) for each in words for end in "\r\n"):
-            file = f"{_clean(column.key)}.txt"
+            file = f"{clean(column.key)}.txt"
             while self.files.setdefault(file, [str(each) for each in words]) != [str(each) for each in words]:
                 file = f"_{file}"
             self.parts.add("words_of")
@@ -269,7 +292,7 @@ class Columns:
         options = {"buckets": buckets} if buckets else {}
         if not buckets and column.default_value != -1:
             options["default"] = int(column.default_value)
-        found = self._line(own, f"{places}({value})")
+        found = self.line(own, f"{places}({value})")
         return f"{call('WordIds', len(words), **options, name=name)}({found})"
 
     def _crossed(self, column: Any, name: str) -> str:
@@ -303,9 +326,10 @@ class Columns:
 
     def _category(self, key: str, dtype: tf.DType) -> str:
         self._feature(key)
-        return self._input(key, "string" if dtype == tf.string else "int64", None)
+        return self.input(key, "string" if dtype == tf.string else "int64", None)
 
-    def _input(self, key: str, dtype: str, width: Optional[int]) -> str:
+    def input(self, key: str, dtype: str, width: Optional[int]) -> str:
+        """Returns the expression of a feature."""
         found = self.inputs.setdefault(key, Input(dtype, width))
         if found.dtype != dtype:
             raise refused(
@@ -336,7 +360,7 @@ def _kind(column: Any) -> str:
 
 def _layer_of(column: Any, what: str) -> str:
     """Returns the name of a layer for a column."""
-    name = f"{_clean(column.name)}_{what}"
+    name = f"{clean(column.name)}_{what}"
     return name if re.match(r"[A-Za-z0-9.]", name) else f"column{name}"
 
 
@@ -345,7 +369,7 @@ def _unlike(name: str, others: set[str]) -> str:
     return next(each for each in itertools.chain([name], numbered) if each not in others)
 
 
-def _clean(name: str) -> str:
+def clean(name: str) -> str:
     """Returns a column's name in the names of variables and layers."""
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
 

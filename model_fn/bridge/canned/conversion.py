@@ -1,8 +1,9 @@
-"""The conversion of a canned Estimator from its checkpoint and input_fns, independent of any run."""
+"""The conversion of an Estimator to source from its checkpoint and input_fns, independent of any run."""
 
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import tempfile
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge import fresh, session, steps
-from tfx_estimator.model_fn.bridge.canned import optimizers, reading, trial, weights, writing
+from tfx_estimator.model_fn.bridge.canned import calls, model_fn, optimizers, reading, trial, weights, writing
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.kept import inputs
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
@@ -25,7 +26,7 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 @dataclass(frozen=True)
 class Trained:
-    """A canned Estimator's training.
+    """An Estimator's training.
 
     Args:
         estimator: Must not have trained in this process: an optimizer of Keras belongs to its first graph.
@@ -50,29 +51,35 @@ def convert(
     Args:
         output: The folder to create; it appears only when complete and proved.
         is_keras_3: Write for Keras 3, and compare in a separate process.
-        also: Writes more into the folder.
+        also: Writes more of a canned Estimator into the folder.
 
     Raises:
         UserCodeError: A part of the Estimator cannot be converted, or the checkpoint does not match it.
         NotEqualError: The two differ.
     """
     estimator, checkpoint = trained.estimator, trained.checkpoint
-    canned = reading.read(estimator)
+    canned = reading.read(estimator) if reading.is_canned(estimator) else None
     reader, _ = read(checkpoint)
-    described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()}
+    described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()} if canned else {}
     types, read_batches = inputs.read(estimator, trained.train, ModeKeys.TRAIN, steps.STEPS)
     batches = [session.Batch(*each) for each in read_batches]
-    training = session.training(estimator, types)
+    if canned:
+        training = session.training(estimator, types)
+        head, write, scores = canned.head, functools.partial(writing.write, canned), session.scores
+    else:
+        called = calls.call(estimator, types)
+        training, described = called.training, {"network": optimizers.describe(called.optimizer)}
+        head, write, scores = model_fn.head(called), functools.partial(model_fn.write, called), called.scores
     described = {
         part: optimizers.with_values(each, weights.hyperparameters(reader, applied))
         for (part, each), applied in zip(described.items(), training.applied)
     }
     own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
-    written = writing.write(canned, batches[0].features, own, is_keras_3)
+    written = write(batches[0].features, own, is_keras_3)
     placed = weights.place(reader, written.weights, training, described)
     with drafted(output) as draft:
         # Before a Keras model is created: one that is created in a graph breaks those that were not.
-        evaluation = session.predicting(estimator, checkpoint, trained.evaluate, written.inputs)
+        evaluation = session.predicting(estimator, checkpoint, trained.evaluate, written.inputs, scores)
         with evaluation as predicting, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
             after = training.train(checkpoint, lambda: batches, scratch)
             _write(draft, written, placed, reader)
@@ -80,7 +87,7 @@ def convert(
             write_json(os.path.join(draft, MAPPING), mapping)
             held = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
             given = (
-                trial.Trial(draft, canned.head.kind, checkpoint, held, batches, after),
+                trial.Trial(draft, head.kind, checkpoint, held, batches, after),
                 predicting.answers(trained.steps),
             )
             command = fresh.python(fresh.program(trial.__name__, "compare"))
@@ -90,7 +97,8 @@ def convert(
         counts = collections.Counter(each.tensor.kind for each in placed)
         proof = Proof(**result, tensors=dict(counts))
         write_json(os.path.join(draft, PROOF), proof.to_dict())
-        also(draft, canned)
+        if canned:
+            also(draft, canned)
         if not proof.holds:
             raise not_equal(proof, "use the code that created the Estimator when it trained")
     return proof

@@ -39,26 +39,38 @@ def sparse(values, present):
 
 
 @tf.keras.utils.register_keras_serializable("network")
-class Normalized(tf.keras.layers.Layer):
+class Computed(tf.keras.layers.Layer):
+    """The result of a function of this module."""
+
+    def __init__(self, function, **kwargs):
+        super().__init__(**kwargs)
+        registered = tf.keras.utils.get_registered_object
+        self.function = registered(function) if isinstance(function, str) else function
+
+    def call(self, values):
+        return self.function(*values) if isinstance(values, (list, tuple)) else self.function(values)
+
+    def get_config(self):
+        return {**super().get_config(), "function": tf.keras.utils.get_registered_name(self.function)}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class Normalized(Computed):
     """A number transformed by its `normalizer_fn`.
 
     Args:
-        function: A function of this module.
         width: Values of an example.
     """
 
     def __init__(self, function, width, **kwargs):
-        super().__init__(**kwargs)
-        registered = tf.keras.utils.get_registered_object
-        self.function = registered(function) if isinstance(function, str) else function
+        super().__init__(function, **kwargs)
         self.width = width
 
     def call(self, values):
-        return tf.reshape(tf.cast(self.function(values), tf.float32), [-1, self.width])
+        return tf.reshape(tf.cast(super().call(values), tf.float32), [-1, self.width])
 
     def get_config(self):
-        function = tf.keras.utils.get_registered_name(self.function)
-        return {**super().get_config(), "function": function, "width": self.width}
+        return {**super().get_config(), "width": self.width}
 
 
 @tf.keras.utils.register_keras_serializable("network")
@@ -249,7 +261,7 @@ def words_of(file, kind=str):
 
 
 @tf.keras.utils.register_keras_serializable("network")
-class CannedModel(tf.keras.Model):
+class EstimatorModel(tf.keras.Model):
     """Trains like the Estimator: by `loss` and `optimizers` of this module; compile() takes no others."""
 
     def compile(self, **kwargs):

@@ -99,7 +99,7 @@ def read(estimator: tf.estimator.Estimator) -> Canned:
         _head(found["head"]),
         deep,
         tuple(found.get(f"{prefix}hidden_units") or ()),
-        _activation(found.get(f"{prefix}activation_fn")),
+        activation(found.get(f"{prefix}activation_fn")),
         found.get(f"{prefix}dropout"),
         bool(found.get("batch_norm")),
         linear,
@@ -145,7 +145,8 @@ def _head(head: Any) -> Head:
     return Head(_HEADS[name], head.logits_dimension, _REDUCTIONS[reduction], weight, words, loss)
 
 
-def _activation(function: Any) -> Any:
+def activation(function: Any) -> Any:
+    """Returns the name of an activation in Keras, or the function."""
     name = function if isinstance(function, str) or function is None else getattr(function, "__name__", "")
     known = [getattr(place, str(name), None) for place in (tf.nn, tf.keras.activations)]
     if name is None or (name in _ACTIVATIONS and (function == name or function in known)):

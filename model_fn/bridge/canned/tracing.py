@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.model_fn.bridge.canned.text import Source, call, literal
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors
 
 _OPERATORS = {"Add": "+", "AddV2": "+", "Sub": "-", "Mul": "*", "RealDiv": "/", "FloorDiv": "//", "FloorMod": "%"}
 _OPERATORS |= {"Pow": "**", "Greater": ">", "GreaterEqual": ">=", "Less": "<", "LessEqual": "<="}
@@ -20,6 +21,15 @@ _FUNCTIONS = {"Log": "tf.math.log", "Log1p": "tf.math.log1p", "Sigmoid": "tf.sig
 _FUNCTIONS |= {"Neg": "tf.negative", "Maximum": "tf.maximum", "Minimum": "tf.minimum", "SelectV2": "tf.where"}
 _FUNCTIONS |= {each: f"tf.{each.lower()}" for each in ("Abs", "Cos", "Exp", "Floor", "Reshape", "Sqrt", "Square")}
 _FUNCTIONS |= {"SquaredDifference": "tf.math.squared_difference", "StopGradient": "tf.stop_gradient"}
+_FUNCTIONS |= {each: f"tf.nn.{each.lower()}" for each in ("Relu", "Elu", "Selu", "Softplus", "Softmax")}
+_FUNCTIONS |= {"DivNoNan": "tf.math.divide_no_nan", "ZerosLike": "tf.zeros_like"}
+_REDUCTIONS = {"Sum": "tf.reduce_sum", "Mean": "tf.reduce_mean"}
+# Of two outputs, the function returns the first; the other is its gradient.
+_LOSSES = {
+    "SoftmaxCrossEntropyWithLogits": "tf.nn.softmax_cross_entropy_with_logits",
+    "SparseSoftmaxCrossEntropyWithLogits": "tf.nn.sparse_softmax_cross_entropy_with_logits",
+}
+VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
 def lines_of(title: str, function: Callable[..., Any], arguments: Mapping[str, tf.TensorSpec]) -> list[str]:
@@ -31,18 +41,26 @@ def lines_of(title: str, function: Callable[..., Any], arguments: Mapping[str, t
     Raises:
         UserCodeError: It creates an operation that cannot be written.
     """
-    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+    with tf.Graph().as_default():
         given = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in arguments.items()}
         result = tf.convert_to_tensor(function(**given) if len(given) > 1 else function(*given.values()))
-        return _Trace(title, session, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
+        return lines_between(title, given, result)
+
+
+def lines_between(title: str, given: Mapping[str, tf.Tensor], result: tf.Tensor) -> list[str]:
+    """Returns the body of a function of the given tensors, by argument name, that computes the result of a graph.
+
+    Raises:
+        UserCodeError: An operation between them cannot be written.
+    """
+    return _Trace(title, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
 
 
 class _Trace:
     """The operations between arguments and a result."""
 
-    def __init__(self, title: str, session: tf.compat.v1.Session, names: dict[Any, str]) -> None:
+    def __init__(self, title: str, names: dict[Any, str]) -> None:
         self._title = title
-        self._session = session
         self._names = names
         self._uses: dict[Any, int] = {}
         self._varies: dict[tf.Operation, bool] = {ref.deref().op: True for ref in names}
@@ -55,30 +73,48 @@ class _Trace:
 
     def _visit(self, tensor: tf.Tensor) -> bool:
         """Counts the uses of each value; returns True if it depends on an argument."""
+        tensor = self._source(tensor)
         self._uses[tensor.ref()] = self._uses.get(tensor.ref(), 0) + 1
         op = tensor.op
         if op not in self._varies:
+            if op.type in VARIABLES:
+                raise refused(f"{self._title}, which reads the variable {op.name} without a layer,")
+            # Without short-circuit, to count all uses; first, to name what others are computed from.
+            varies = sum(map(self._visit, op.inputs)) > 0
             kinds = {each.type for each in op.op_def.attr}
             if op.op_def.is_stateful or op.type == "Placeholder" or kinds & {"func", "list(func)"}:
                 raise refused(
                     f"{self._title}, which creates the TensorFlow operation {op.type},",
                     "compute it in Transform, or in the input_fn; or write it by hand",
                 )
-            # Without short-circuit, to count all uses.
-            self._varies[op] = sum(map(self._visit, op.inputs)) > 0
+            self._varies[op] = varies
         return self._varies[op]
+
+    def _source(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Returns the tensor that this one equals: tf.losses multiply by weights of 1, and sum over no axis."""
+        while tensor.ref() not in self._names:
+            op, one = tensor.op, None
+            if op.type == "Mul":
+                one = next((each for each in op.inputs if each.shape.rank == 0 and self._constant(each) == 1), None)
+            is_sum = op.type == "Sum" and np.size(self._constant(op.inputs[1])) == 0
+            if op.type != "Identity" and one is None and not is_sum:
+                break
+            tensor = next(each for each in op.inputs if each is not one)
+        return tensor
+
+    def _constant(self, tensor: tf.Tensor) -> Any:
+        return None if self._visit(tensor) else _run(tensor)
 
     def _value(self, tensor: tf.Tensor, is_operand: bool = False) -> str:
         """Returns the expression of a value; one that is used twice gets its own line."""
+        tensor = self._source(tensor)
         if tensor.ref() in self._names:
             return self._names[tensor.ref()]
         op = tensor.op
         if not self._varies[op]:
-            return _constant(self._session.run(tensor), is_operand)
-        if len(op.outputs) > 1:
-            return f"{self._named(op.outputs, self._call(op))}[{op.outputs.index(tensor)}]"
-        if op.type == "Identity":
-            return self._value(op.inputs[0], is_operand)
+            return _constant(_run(tensor), is_operand)
+        if len(op.outputs) > 1 and op.type not in _LOSSES:
+            return f"{self._names.get(op) or self._named(op.outputs, self._call(op))}[{op.outputs.index(tensor)}]"
         if op.type in _OPERATORS:
             one, other = (self._value(each, is_operand=True) for each in op.inputs)
             text = f"{one} {_OPERATORS[op.type]} {other}"
@@ -98,10 +134,17 @@ class _Trace:
         return name
 
     def _call(self, op: tf.Operation) -> str:
-        if op in self._names:
-            return self._names[op]
         if op.type == "Cast":
             return f"tf.cast({self._value(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
+        if op.type in _LOSSES:
+            logits, labels = (Source(self._value(each)) for each in op.inputs)
+            return call(_LOSSES[op.type], labels=labels, logits=logits)
+        if op.type == "Fill" and op.inputs[0].op.type == "Shape" and self._constant(op.inputs[1]) == 1:
+            return f"tf.ones_like({self._value(op.inputs[0].op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
+        if op.type in _REDUCTIONS and (axis := self._constant(op.inputs[1])) is not None:
+            options = {} if op.inputs[0].shape.rank == axis.size else {"axis": axis.tolist()}
+            options |= {"keepdims": True} if op.get_attr("keep_dims") else {}
+            return call(_REDUCTIONS[op.type], Source(self._value(op.inputs[0])), **options)
         if op.type in _FUNCTIONS:
             return f"{_FUNCTIONS[op.type]}({', '.join(self._value(each) for each in op.inputs)})"
         return self._raw(op)
@@ -125,6 +168,19 @@ class _Trace:
         own = [each.name for each in (*known.input_arg, *known.attr) if each.name not in inferred]
         renamed = dict(zip([each for each in own if each not in public], [each for each in public if each not in own]))
         return call(f"tf.raw_ops.{op.type}", **{renamed.get(name, name): each for name, each in given.items()})
+
+
+def _run(tensor: tf.Tensor) -> Any:
+    """Returns a value that depends on no argument; without the control dependencies, which may."""
+    definition = tf.compat.v1.GraphDef(versions=tensor.graph.graph_def_versions)
+    for op in ancestors([tensor], control=False):
+        node = definition.node.add()
+        node.CopyFrom(op.node_def)
+        node.input[:] = [each for each in node.input if not each.startswith("^")]
+        # Others may not be here.
+        node.attr.pop("_class", None)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.import_graph_def(definition, return_elements=[tensor.name], name="")[0])
 
 
 def _constant(value: Any, is_operand: bool) -> str:

@@ -67,7 +67,7 @@ def place(
         raise UserCodeError(
             "\n".join(["the checkpoint does not match this Estimator:", *wrong]),
             expected="a place for each tensor, and a tensor for each weight",
-            todo="use the code that created the Estimator when it trained",
+            todo="use the code that created the Estimator when it trained; or keep all of it, by --to kept",
         )
     of_shape = {name: dataclasses.replace(found[name].tensor, shape=tuple(shapes[name])) for name in sorted(shapes)}
     return [dataclasses.replace(found[name], tensor=tensor) for name, tensor in of_shape.items()]

@@ -1,4 +1,4 @@
-"""Writes network.py: the source of a Keras model equivalent to a canned Estimator."""
+"""Writes network.py: the source of a Keras model equivalent to an Estimator."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.canned import parts, parts_keras3
-from tfx_estimator.model_fn.bridge.canned.columns import REGISTERED, Columns, Input
+from tfx_estimator.model_fn.bridge.canned.columns import Columns, Input
 from tfx_estimator.model_fn.bridge.canned.head import BINARY, CLASSES, LABELS, REGRESSION, WEIGHTED_MEAN, Head
 from tfx_estimator.model_fn.bridge.canned.optimizers import ALWAYS_WITH_SLOT, OWN, Optimizer
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.canned.text import Source, call, indented, literal
 from tfx_estimator.model_fn.bridge.canned.tracing import lines_of
 
-_KERAS = "tf.keras.layers"
+KERAS = "tf.keras.layers"
 # Parts that another one needs.
 _NEEDS = {
     "HashBucket": ("is_absent",),
     "Identity": ("is_absent",),
     "Crossed": ("is_absent", "sparse"),
     "Bag": ("sparse",),
+    "Normalized": ("Computed",),
 }
 _HEADER = '''\
 """{title}
 
-It was a canned Estimator, {name}. This file is yours to change.
+It was {origin}. This file is yours to change.
 It needs only TensorFlow, {keras}.
 
     import network
@@ -79,6 +80,19 @@ class Written:
     inputs: dict[str, Input]
 
 
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network in parts of source: what it is and was, the model's name, its lines, and its output's expression."""
+
+    title: str
+    origin: str
+    name: str
+    columns: Columns
+    logits: str
+    head: Head
+    loss: str
+
+
 def write(
     canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
 ) -> Written:
@@ -91,21 +105,32 @@ def write(
     Raises:
         UserCodeError: A part of the Estimator cannot be converted.
     """
-    columns = Columns(canned, features)
+    columns = Columns(features, canned.is_v2)
     lines, logits = [], []
     if canned.deep:
         lines += _deep(canned, columns)
         logits.append("deep")
     if canned.linear:
-        added = [columns.linear(column) for column in canned.linear]
+        added = [columns.linear(column, canned.head.units, canned.combiner) for column in canned.linear]
         columns.parts.add("Total")
         name = columns.layer("linear_bias")
         columns.weights["linear/linear_model/bias_weights"] = f"{name}/bias"
-        lines += [f"linear = {call('Total', name=name)}(", *_listed(added), ")"]
+        lines += [f"linear = {call('Total', name=name)}(", *listed(added), ")"]
         logits.append("linear")
     both = logits[0]
     if len(logits) > 1:
-        both = f"{call(f'{_KERAS}.Add', name=columns.layer('logits'))}([{', '.join(logits)}])"
+        both = f"{call(f'{KERAS}.Add', name=columns.layer('logits'))}([{', '.join(logits)}])"
+    columns.lines += lines
+    made = [f"a network of {' and '.join(map(str, canned.hidden_units))} units"] if canned.deep else []
+    made += ["a linear model"] if canned.linear else []
+    origin = f"a canned Estimator, {canned.name}"
+    network = Network(" and ".join(made), origin, canned.name, columns, both, canned.head, _loss(canned.head))
+    return compose(network, optimizers, is_keras_3)
+
+
+def compose(network: Network, optimizers: Mapping[str, Optimizer], is_keras_3: bool) -> Written:
+    """Writes the source of a network, with its optimizers by part."""
+    columns, head = network.columns, network.head
     # Layer names allow fewer characters than feature names, and an input must not have another layer's name.
     can_name = all(re.fullmatch(r"[A-Za-z0-9.][\w.\-]*", name) for name in columns.inputs)
     named = ", name=name" if can_name and columns.layers.isdisjoint(columns.inputs) else ""
@@ -114,23 +139,22 @@ def write(
         f"    name: tf.keras.Input((width,), dtype=dtype{named}) for name, (dtype, width) in INPUTS.items()",
         "}",
         *columns.lines,
-        *lines,
-        f"return CannedModel(inputs=inputs, outputs={both}, name={literal(_snake(canned.name))})",
+        f"return EstimatorModel(inputs=inputs, outputs={network.logits}, name={literal(_snake(network.name))})",
     ]
     own = {each.kind for each in optimizers.values()} if is_keras_3 else set()
     if not is_keras_3:
         columns.parts |= OWN & {each.kind for each in optimizers.values()}
     body = [
-        _header(canned, columns, _KERAS_3 if is_keras_3 else _KERAS_2),
+        _header(network, _KERAS_3 if is_keras_3 else _KERAS_2),
         *_parts(columns.parts),
         *columns.functions,
         f'def network():\n    """Returns the model, with initial weights."""\n{indented(lines)}\n',
-        _prepare(canned.head),
-        _loss(canned.head),
+        _prepare(head),
+        network.loss,
         *(inspect.getsource(kind) for kind in vars(parts_keras3).values() if _is_of(own, kind)),
         _optimizers(optimizers, "" if is_keras_3 else "tf.keras.optimizers.legacy."),
         _dense(columns.inputs),
-        _model(canned.head, is_keras_3),
+        _model(head, is_keras_3),
         inspect.getsource((parts_keras3 if is_keras_3 else parts).places),
         inspect.getsource(parts.restore),
     ]
@@ -146,7 +170,7 @@ def _dense(inputs: Mapping[str, Input]) -> str:
 
 def _model(head: Head, is_keras_3: bool) -> str:
     """Returns the model's source; for Keras 3, and for a sum, without the division of the loss by replicas."""
-    source = inspect.getsource(parts.CannedModel)
+    source = inspect.getsource(parts.EstimatorModel)
     if is_keras_3 or head.is_sum:
         source = re.sub(r" *# Under a strategy.*\n *part = .*\n", "", source).replace(
             "gradient(part,", "gradient(value,"
@@ -159,18 +183,15 @@ def _is_of(names: set[str], kind: Any) -> bool:
     return isinstance(kind, type) and any(issubclass(getattr(parts_keras3, name), kind) for name in names)
 
 
-def _header(canned: Canned, columns: Columns, keras: str) -> str:
+def _header(network: Network, keras: str) -> str:
+    columns, title = network.columns, f"{network.title}, in Keras."
     shapes = {name: (each.dtype, each.width) for name, each in sorted(columns.inputs.items())}
-    made = [f"a network of {' and '.join(map(str, canned.hidden_units))} units"] if canned.deep else []
-    made += ["a linear model"] if canned.linear else []
-    title = f"{' and '.join(made)}, in Keras."
-    logits = f"[batch, {canned.head.units}]"
     return (
         _HEADER.format(
             title=title[0].upper() + title[1:],
-            name=canned.name,
+            origin=network.origin,
             keras=keras,
-            logits=logits,
+            logits=f"[batch, {network.head.units}]",
             absent=_ABSENT if columns.parts.intersection(_OF_CATEGORIES) else "",
             inputs=_table(shapes),
         ).rstrip("\n")
@@ -192,33 +213,39 @@ def _parts(names: set[str]) -> list[str]:
 def _deep(canned: Canned, columns: Columns) -> list[str]:
     """Returns the lines of the network, and adds the places of its weights."""
     joined = [columns.deep(column) for column in canned.deep]
-    lines, activation = [f"deep = {joined[0]}"], canned.activation
-    if callable(activation):
-        body = lines_of("the activation_fn", activation, {"value": tf.TensorSpec([None, None])})
-        columns.functions.append(f"{REGISTERED}\ndef activation(value):\n{indented(body)}\n")
-        activation = Source("activation")
+    lines, activation = [f"deep = {joined[0]}"], activation_of(canned.activation, columns)
     if len(joined) > 1:
-        lines = [f"deep = {call(f'{_KERAS}.Concatenate', name=columns.layer('deep_input'))}(", *_listed(joined), ")"]
+        lines = [f"deep = {call(f'{KERAS}.Concatenate', name=columns.layer('deep_input'))}(", *listed(joined), ")"]
     for index, units in enumerate(canned.hidden_units):
         name = f"hiddenlayer_{index}"
         own = columns.layer(f"deep_{name}")
-        lines.append(f"deep = {call(f'{_KERAS}.Dense', units, activation, name=own)}(deep)")
+        lines.append(f"deep = {call(f'{KERAS}.Dense', units, activation, name=own)}(deep)")
         columns.weights |= {f"dnn/{name}/{each}": f"{own}/{each}" for each in ("kernel", "bias")}
         if canned.dropout is not None:
             own = columns.layer(f"deep_dropout_{index}")
-            lines.append(f"deep = {call(f'{_KERAS}.Dropout', canned.dropout, name=own)}(deep)")
+            lines.append(f"deep = {call(f'{KERAS}.Dropout', canned.dropout, name=own)}(deep)")
         if canned.batch_norm:
             norm = f"batchnorm_{index}"
             own = columns.layer(f"deep_{norm}")
-            lines.append(f"deep = {call(f'{_KERAS}.BatchNormalization', momentum=0.999, name=own)}(deep)")
+            lines.append(f"deep = {call(f'{KERAS}.BatchNormalization', momentum=0.999, name=own)}(deep)")
             names = ("gamma", "beta", "moving_mean", "moving_variance")
             columns.weights |= {f"dnn/{name}/{norm}/{each}": f"{own}/{each}" for each in names}
     own = columns.layer("deep_logits")
     columns.weights |= {f"dnn/logits/{each}": f"{own}/{each}" for each in ("kernel", "bias")}
-    return [*lines, f"deep = {call(f'{_KERAS}.Dense', canned.head.units, name=own)}(deep)"]
+    return [*lines, f"deep = {call(f'{KERAS}.Dense', canned.head.units, name=own)}(deep)"]
 
 
-def _listed(values: list[str]) -> list[str]:
+def activation_of(activation: Any, columns: Columns) -> Any:
+    """Returns the argument for an activation, and writes a function that Keras does not have."""
+    if not callable(activation):
+        return activation
+    name = columns.variable("activation")
+    columns.function(name, ["value"], lines_of("the activation_fn", activation, {"value": tf.TensorSpec([None, None])}))
+    return Source(name)
+
+
+def listed(values: list[str]) -> list[str]:
+    """Returns the lines of a call's argument, a list of these."""
     return ["    [", *(f"        {each}," for each in values), "    ]"]
 
 

@@ -22,6 +22,7 @@ class Applied:
 
     Args:
         gradients: Tensors or IndexedSlices.
+        trained: The variables that have one.
         rates: Learning rates of the optimizer, and of those that it wraps.
         before: Number of the graph's operations before the call.
         after: The same, after it.
@@ -29,6 +30,7 @@ class Applied:
     """
 
     gradients: list[Any]
+    trained: list[Any]
     rates: list[tf.Tensor] = dataclasses.field(default_factory=list)
     before: int = 0
     after: int = 0
@@ -46,7 +48,9 @@ def recorded(graph: tf.Graph) -> Iterator[list[Applied]]:
             nonlocal is_inside
             given = list(grads_and_vars)
             if is_outer := not is_inside:
-                found.append(Applied([each for each, _ in given if each is not None], before=_count(graph)))
+                trained = {id(variable): each for each, variable in given if each is not None}
+                variables = [each for _, each in given if id(each) in trained]
+                found.append(Applied(list(trained.values()), variables, before=_count(graph)))
             now, is_inside = found[-1], True
             now.optimizers.append(optimizer)
             try:

@@ -1,0 +1,170 @@
+"""What a model_fn of feature columns and layers calls, and where its logits are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Optional
+from unittest import mock
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.bridge import session
+from tfx_estimator.model_fn.bridge.canned.rates import recorded_schedules
+from tfx_estimator.model_fn.bridge.canned.refusal import refused
+from tfx_estimator.model_fn.bridge.canned.tracing import VARIABLES
+from tfx_estimator.model_fn.bridge.optimizers import saved_name
+
+DENSE, DROPOUT, NORM = "Dense", "Dropout", "BatchNormalization"
+# The scope of what tf.gradients creates.
+_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
+# By an output.
+Calls = dict[Any, "Call"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call of a layer, or of `input_layer`.
+
+    Args:
+        given: The tensor; of `input_layer`, the features.
+        layer: None for `input_layer`.
+        is_training: The layer's argument.
+        variables: Those of each column, in the order of the output.
+    """
+
+    given: Any
+    layer: Any = None
+    is_training: bool = False
+    variables: Mapping[Any, Sequence[Any]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Called:
+    """A model_fn after its call for training.
+
+    Args:
+        optimizer: As the model_fn has made it; a rate of a schedule is that.
+        calls: By their outputs.
+        trained: Names of the variables that it trains.
+        features: The placeholders of dense features, by name.
+        weight: The feature that the loss reads; None if there is none.
+    """
+
+    training: session.Training
+    optimizer: Any
+    calls: Calls
+    trained: frozenset[str]
+    features: Mapping[str, tf.Tensor]
+    labels: tf.Tensor
+    logits: tf.Tensor
+    weight: Optional[str]
+
+    def scores(self, spec: Any) -> tuple[str, tf.Tensor]:
+        """Returns the logits of the default graph, in which the model_fn was called to predict."""
+        try:
+            return session.LOGITS, tf.compat.v1.get_default_graph().get_tensor_by_name(self.logits.name)
+        except KeyError as error:
+            raise refused("a model_fn that predicts by other layers than it trains") from error
+
+
+def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
+    """Calls a model_fn for training; `types` are those of features and labels.
+
+    Raises:
+        UserCodeError: It does not train as a network of layers, by one optimizer, on dense labels.
+    """
+    found: list[Any] = []
+
+    @contextlib.contextmanager
+    def watch(graph: tf.Graph) -> Iterator[None]:
+        with recorded() as calls, recorded_schedules(graph) as restore:
+            found.extend((calls, restore))
+            yield
+
+    training = session.training(estimator, types, watch)
+    calls, restore = found
+    optimizers = [each for applied in training.applied for each in applied.optimizers]
+    if len(optimizers) != 1 or not isinstance(optimizers[0], tf.compat.v1.train.Optimizer):
+        kinds = " and ".join(f"{type(each).__module__}.{type(each).__name__}" for each in optimizers) or "none"
+        raise refused(f"a model_fn that trains by {kinds}, in place of one optimizer of tf.compat.v1.train,")
+    for each in training.applied[0].gradients:
+        op = (each.values if isinstance(each, tf.IndexedSlices) else each).op
+        if not _GRADIENTS.search(op.name):
+            raise refused(f"a gradient that the model_fn changes before it applies it, by {op.name},")
+    restore(optimizers[0])
+    features, labels = training.given
+    if not isinstance(features, dict) or not isinstance(labels, tf.Tensor):
+        raise refused("an input_fn without a dict of features and a tensor of labels")
+    dense = {name: each for name, each in features.items() if isinstance(each, tf.Tensor)}
+    loss = training.spec.loss
+    logits = _logits(loss, labels, calls)
+    others = {each.ref() for each in reached([loss], {logits.ref()})}
+    weights = [name for name, each in dense.items() if each.ref() in others]
+    if len(weights) > 1:
+        raise refused(f"a loss of several features, {' and '.join(weights)},")
+    trained = frozenset(saved_name(each) for each in training.applied[0].trained)
+    return Called(training, optimizers[0], calls, trained, dense, labels, logits, *(weights or [None]))
+
+
+def reached(roots: Sequence[tf.Tensor], stops: Collection[Any]) -> list[tf.Tensor]:
+    """Returns tensors, and all that they are computed from, up to those with these references."""
+    left, found = list(roots), dict[Any, tf.Tensor]()
+    while left:
+        tensor = left.pop()
+        if tensor.ref() not in found:
+            found[tensor.ref()] = tensor
+            left += [] if tensor.ref() in stops else tensor.op.inputs
+    return list(found.values())
+
+
+def _logits(loss: tf.Tensor, labels: tf.Tensor, calls: Calls) -> tf.Tensor:
+    """Returns the first tensor by which alone the layers reach the loss."""
+    order = {op: index for index, op in enumerate(loss.graph.get_operations())}
+    known = sorted(reached([loss], calls), key=lambda each: order[each.op])
+    for each in known:
+        others = [other for other in reached([loss], {each.ref()}) if other is not each]
+        is_only = not any(other.ref() in calls or other.op.type in VARIABLES for other in others)
+        is_of_labels = labels.ref() in {before.ref() for before in reached([each], calls)}
+        if is_only and not is_of_labels and each.shape.rank == 2:
+            return each
+    read = [each.op.name for each in known if each.op.type in VARIABLES]
+    which = f"reads the variable {read[0]} beside its layers" if read else "is of several outputs of layers"
+    raise refused(f"a model_fn whose loss {which}")
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[Calls]:
+    """Records the calls of `input_layer` and of known layers in this context."""
+    from tensorflow.python.feature_column import feature_column
+
+    found: Calls = {}
+    places = (tf.compat.v1.layers, tf.keras.layers, tf.compat.v1.keras.layers)
+    kinds = {getattr(place, name) for place in places for name in (DENSE, DROPOUT, NORM)}
+    joined = feature_column._internal_input_layer
+
+    def recording(made: Any) -> Any:
+        def called(layer: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            result = made(layer, inputs, *args, **kwargs)
+            if type(layer) in kinds and isinstance(result, tf.Tensor):
+                is_training = kwargs.get("training", args[0] if args else None)
+                if tf.is_tensor(is_training):
+                    is_training = tf.get_static_value(is_training)
+                found[result.ref()] = Call(inputs, layer, bool(is_training))
+            return result
+
+        return called
+
+    def joining(features: Any, *args: Any, cols_to_vars: Any = None, **kwargs: Any) -> tf.Tensor:
+        variables = {} if cols_to_vars is None else cols_to_vars
+        result = joined(features, *args, cols_to_vars=variables, **kwargs)
+        found[result.ref()] = Call(dict(features), variables=variables)
+        return result
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(feature_column, joined.__name__, joining))
+        for kind in {base for each in kinds for base in each.__mro__ if "__call__" in vars(base)}:
+            stack.enter_context(mock.patch.object(kind, "__call__", recording(vars(kind)["__call__"])))
+        yield found

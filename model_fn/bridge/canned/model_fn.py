@@ -1,0 +1,166 @@
+"""A model_fn of feature columns and layers as the source of a Keras model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.bridge.canned import calls, reading, writing
+from tfx_estimator.model_fn.bridge.canned.calls import Call, Called
+from tfx_estimator.model_fn.bridge.canned.columns import Columns, clean
+from tfx_estimator.model_fn.bridge.canned.head import BINARY, CLASSES, MEAN, Head
+from tfx_estimator.model_fn.bridge.canned.optimizers import Optimizer
+from tfx_estimator.model_fn.bridge.canned.refusal import refused
+from tfx_estimator.model_fn.bridge.canned.text import Source, indented
+from tfx_estimator.model_fn.bridge.canned.text import call as written
+from tfx_estimator.model_fn.bridge.canned.tracing import lines_between
+from tfx_estimator.model_fn.bridge.canned.writing import KERAS
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors
+from tfx_estimator.model_fn.bridge.optimizers import saved_name
+
+
+def head(called: Called) -> Head:
+    """Returns the kind of the logits: classes are compared by the largest if a softmax is in the loss."""
+    kinds = [each.op.type for each in calls.reached([called.training.spec.loss], {called.logits.ref()})]
+    kind = CLASSES if any("Softmax" in each for each in kinds) else BINARY
+    return Head(kind, called.logits.shape[-1], MEAN, called.weight or "", ())
+
+
+def write(
+    called: Called, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
+) -> writing.Written:
+    """Writes the source.
+
+    Args:
+        features: Features of a batch of the input_fn.
+
+    Raises:
+        UserCodeError: A part of the model_fn cannot be converted.
+    """
+    columns = Columns(features)
+    logits = _Network(called, columns).value(called.logits)
+    network = writing.Network(
+        "a network", "the model_fn of an Estimator", "model_fn", columns, logits, head(called), _loss(called)
+    )
+    return writing.compose(network, optimizers, is_keras_3)
+
+
+def _loss(called: Called) -> str:
+    given = {"labels": called.labels, "logits": called.logits}
+    given |= {"weights": called.features[called.weight]} if called.weight else {}
+    lines = ['"""Returns the loss of a batch, like the model_fn."""']
+    lines += lines_between("the loss of the model_fn", given, called.training.spec.loss)
+    return f"def loss(labels, logits, weights=None):\n{indented(lines)}\n"
+
+
+class _Network:
+    """Writes the layers that a tensor needs; each is written once."""
+
+    def __init__(self, called: Called, columns: Columns) -> None:
+        self._called = called
+        self._columns = columns
+        self._features = {each.ref(): name for name, each in called.features.items()}
+        self._made: dict[Any, str] = {}
+
+    def value(self, tensor: tf.Tensor) -> str:
+        """Returns the expression of a tensor's values."""
+        if tensor.ref() not in self._made:
+            self._made[tensor.ref()] = self._write(tensor)
+        return self._made[tensor.ref()]
+
+    def _write(self, tensor: tf.Tensor) -> str:
+        call = self._called.calls.get(tensor.ref())
+        if call is None:
+            return self._feature(tensor) if tensor.ref() in self._features else self._computed(tensor)
+        if call.layer is None:
+            return self._joined(call)
+        kind = next(each.__name__ for each in type(call.layer).__mro__ if each.__name__ in _WRITERS)
+        return _WRITERS[kind](self, call)
+
+    def _feature(self, tensor: tf.Tensor) -> str:
+        name, shape = self._features[tensor.ref()], tensor.shape
+        if tensor.dtype != tf.float32 or shape.rank != 2 or shape[1] is None:
+            raise refused(f"the feature {name!r}, which a layer takes without a column and is no row of floats,")
+        return self._columns.input(name, "float32", shape[1])
+
+    def _joined(self, call: Call) -> str:
+        """Writes the columns of an input_layer."""
+        values = []
+        for column, variables in call.variables.items():
+            names = [saved_name(each) for each in variables]
+            scope = names[0].rsplit("/", 2)[0] if names else ""
+            is_trained = not self._called.trained.isdisjoint(names)
+            values.append(self._columns.dense(column, f"deep_{clean(column.name)}", scope, is_trained))
+        for key in self._columns.inputs.keys() & call.given.keys():
+            if call.given[key] is not self._called.training.given[0].get(key):
+                raise refused(f"the feature {key!r}, which the model_fn computes,", "compute it in the input_fn")
+        if len(values) == 1:
+            return self._columns.line("input_layer", values[0])
+        name = self._columns.layer("input_layer")
+        made = written(f"{KERAS}.Concatenate", name=name)
+        self._columns.lines += [f"{(own := self._columns.variable(name))} = {made}(", *writing.listed(values), ")"]
+        return own
+
+    def _computed(self, tensor: tf.Tensor) -> str:
+        """Writes the operations between layers as a function of their outputs."""
+        stops = self._called.calls.keys() | self._features.keys()
+        given = [each for each in calls.reached([tensor], stops) if each.ref() in stops]
+        names = ["value"] if len(given) == 1 else [f"value_{index}" for index in range(1, len(given) + 1)]
+        # Before what they need: it names a variable.
+        lines = lines_between("the model_fn", dict(zip(names, given)), tensor)
+        values = [self.value(each) for each in given]
+        kind = clean(tensor.op.name.rpartition("/")[2]).strip("_").lower()
+        function, name = self._columns.variable(f"compute_{kind}"), self._columns.layer(f"computed_{kind}")
+        self._columns.function(function, names, lines)
+        self._columns.parts.add("Computed")
+        made = written("Computed", Source(function), name=name)
+        inputs = values[0] if len(values) == 1 else f"[{', '.join(values)}]"
+        return self._columns.line(name, f"{made}({inputs})")
+
+    def _layer(self, call: Call, kind: str, *args: Any, **options: Any) -> str:
+        value, layer = self.value(call.given), call.layer
+        variables = {each.name.rpartition("/")[2].partition(":")[0]: saved_name(each) for each in layer.weights}
+        if used := self._columns.weights.keys() & variables.values():
+            raise refused(f"the layer of the variable {min(used)}, which is used twice,")
+        own = min(variables.values()).rpartition("/")[0].replace("/", "_") if variables else layer.name
+        name = self._columns.layer(clean(own))
+        if self._called.trained.isdisjoint(variables.values()) and variables:
+            options["trainable"] = False
+        self._columns.weights |= {saved: f"{name}/{each}" for each, saved in variables.items()}
+        return self._columns.line(name, f"{written(f'{KERAS}.{kind}', *args, **options, name=name)}({value})")
+
+    def _dense(self, call: Call) -> str:
+        activation = writing.activation_of(reading.activation(call.layer.activation), self._columns)
+        options = {} if activation in (None, "linear") else {"activation": activation}
+        options |= {} if call.layer.use_bias else {"use_bias": False}
+        for name in ("kernel_initializer", "bias_initializer"):
+            given = getattr(call.layer, name)
+            if given is None or type(given).__name__ in ("GlorotUniform", "Zeros"):
+                continue
+            if source := self._columns.initializer(given):
+                options[name] = source
+            else:
+                self._columns.lines.append(f"# Keras has no such {name} as this had: pass one to train from scratch.")
+        return self._layer(call, calls.DENSE, call.layer.units, **options)
+
+    def _dropout(self, call: Call) -> str:
+        return self._layer(call, calls.DROPOUT, call.layer.rate) if call.is_training else self.value(call.given)
+
+    def _norm(self, call: Call) -> str:
+        layer, training = call.layer, self._called.training
+        if not call.is_training:
+            raise refused(f"the layer {layer.name}, whose training is False in training,")
+        # Its averages move only if the train_op updates them.
+        reached = ancestors([training.graph.as_graph_element(training.spec.train_op)])
+        moved = {each.inputs[0].op for each in reached if each.type.startswith("Assign")}
+        momentum = layer.momentum
+        if layer.moving_mean.op not in moved:
+            momentum = 1.0
+            self._columns.lines.append("# The model_fn trained without its update_ops: these averages never move.")
+        options = {name: False for name in ("center", "scale") if not getattr(layer, name)}
+        return self._layer(call, calls.NORM, momentum=momentum, epsilon=layer.epsilon, **options)
+
+
+_WRITERS = {calls.DENSE: _Network._dense, calls.DROPOUT: _Network._dropout, calls.NORM: _Network._norm}
