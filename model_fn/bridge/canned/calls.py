@@ -15,7 +15,9 @@ from tfx_estimator.model_fn.bridge import session
 from tfx_estimator.model_fn.bridge.canned.rates import recorded_schedules
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.model_fn.bridge.canned.tracing import VARIABLES
+from tfx_estimator.model_fn.bridge.kept.inputs import placeholders
 from tfx_estimator.model_fn.bridge.optimizers import saved_name
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 DENSE, DROPOUT, NORM = "Dense", "Dropout", "BatchNormalization"
 # The scope of what tf.gradients creates.
@@ -100,7 +102,7 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
         raise refused("an input_fn without a dict of features and a tensor of labels")
     dense = {name: each for name, each in features.items() if isinstance(each, tf.Tensor)}
     loss = training.spec.loss
-    logits = _logits(loss, labels, calls)
+    logits = _output(loss, labels, calls, _predictions(estimator, types))
     others = {each.ref() for each in reached([loss], {logits.ref()})}
     weights = [name for name, each in dense.items() if each.ref() in others]
     if len(weights) > 1:
@@ -116,23 +118,51 @@ def reached(roots: Sequence[tf.Tensor], stops: Collection[Any]) -> list[tf.Tenso
         tensor = left.pop()
         if tensor.ref() not in found:
             found[tensor.ref()] = tensor
-            left += [] if tensor.ref() in stops else tensor.op.inputs
+            left += [] if tensor.ref() in stops else reversed(tensor.op.inputs)
     return list(found.values())
 
 
-def _logits(loss: tf.Tensor, labels: tf.Tensor, calls: Calls) -> tf.Tensor:
-    """Returns the first tensor by which alone the layers reach the loss."""
+def _predictions(estimator: tf.estimator.Estimator, types: Any) -> list[tf.Tensor]:
+    with tf.Graph().as_default():
+        tf.compat.v1.train.create_global_step()
+        (features, _), _ = placeholders(types)
+        spec = estimator.model_fn(features, None, ModeKeys.PREDICT, estimator.config)
+        return [each for each in tf.nest.flatten(spec.predictions) if isinstance(each, tf.Tensor)]
+
+
+def _output(loss: tf.Tensor, labels: tf.Tensor, calls: Calls, predictions: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the last tensor by which alone the layers reach the loss, and most of the predictions."""
     order = {op: index for index, op in enumerate(loss.graph.get_operations())}
     known = sorted(reached([loss], calls), key=lambda each: order[each.op])
+    found = []
     for each in known:
         others = [other for other in reached([loss], {each.ref()}) if other is not each]
         is_only = not any(other.ref() in calls or other.op.type in VARIABLES for other in others)
         is_of_labels = labels.ref() in {before.ref() for before in reached([each], calls)}
-        if is_only and not is_of_labels and each.shape.rank == 2:
-            return each
+        is_of_examples = each.shape.rank == 2 or (each.shape.rank == 1 and each.shape[0] == labels.shape[0])
+        if is_only and not is_of_labels and is_of_examples and each.op.type != "Identity":
+            found.append(each)
+    if found:
+        served = [sum(_is_of(each, named.name) for each in predictions) for named in found]
+        most = max(served)
+        return found[0] if not most else [each for each, count in zip(found, served) if count == most][-1]
+    if loss.graph.get_collection(tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES):
+        raise refused("a model_fn whose loss has those of regularizers")
     read = [each.op.name for each in known if each.op.type in VARIABLES]
     which = f"reads the variable {read[0]} beside its layers" if read else "is of several outputs of layers"
     raise refused(f"a model_fn whose loss {which}")
+
+
+def _is_of(prediction: tf.Tensor, name: str) -> bool:
+    """Returns whether a prediction is computed from the tensor of this name, and from no variable otherwise."""
+    try:
+        tensor = prediction.graph.get_tensor_by_name(name)
+    except KeyError:
+        return False
+    found = reached([prediction], {tensor.ref()})
+    return any(each is tensor for each in found) and not any(
+        each.op.type in VARIABLES for each in found if each is not tensor
+    )
 
 
 @contextlib.contextmanager

@@ -100,7 +100,8 @@ def convert(
         if canned:
             also(draft, canned)
         if not proof.holds:
-            raise not_equal(proof, "use the code that created the Estimator when it trained")
+            todo = "use the code that created the Estimator when it trained"
+            raise not_equal(proof, todo if canned else f"{todo}; or keep all of it, by --to kept")
     return proof
 
 

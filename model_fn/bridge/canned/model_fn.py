@@ -25,7 +25,7 @@ def head(called: Called) -> Head:
     """Returns the kind of the logits: classes are compared by the largest if a softmax is in the loss."""
     kinds = [each.op.type for each in calls.reached([called.training.spec.loss], {called.logits.ref()})]
     kind = CLASSES if any("Softmax" in each for each in kinds) else BINARY
-    return Head(kind, called.logits.shape[-1], MEAN, called.weight or "", ())
+    return Head(kind, called.logits.shape[-1] if called.logits.shape.rank > 1 else 1, MEAN, called.weight or "", ())
 
 
 def write(
@@ -41,8 +41,10 @@ def write(
     """
     columns = Columns(features)
     logits = _Network(called, columns).value(called.logits)
+    shape = ", ".join(["batch", *map(str, called.logits.shape[1:])])
+    output = f"the model_fn's {called.logits.op.name}, [{shape}]"
     network = writing.Network(
-        "a network", "the model_fn of an Estimator", "model_fn", columns, logits, head(called), _loss(called)
+        "a network", "the model_fn of an Estimator", "model_fn", columns, logits, head(called), _loss(called), output
     )
     return writing.compose(network, optimizers, is_keras_3)
 
@@ -53,6 +55,11 @@ def _loss(called: Called) -> str:
     lines = ['"""Returns the loss of a batch, like the model_fn."""']
     lines += lines_between("the loss of the model_fn", given, called.training.spec.loss)
     return f"def loss(labels, logits, weights=None):\n{indented(lines)}\n"
+
+
+# Options of layers that are not written.
+_LEFT_OUT = [f"{each}_constraint" for each in ("kernel", "bias", "beta", "gamma")]
+_LEFT_OUT += ["noise_shape", "renorm", "virtual_batch_size", "adjustment"]
 
 
 class _Network:
@@ -121,6 +128,9 @@ class _Network:
 
     def _layer(self, call: Call, kind: str, *args: Any, **options: Any) -> str:
         value, layer = self.value(call.given), call.layer
+        for option in _LEFT_OUT:
+            if getattr(layer, option, None):
+                raise refused(f"the {option} of the layer {layer.name}")
         variables = {each.name.rpartition("/")[2].partition(":")[0]: saved_name(each) for each in layer.weights}
         if used := self._columns.weights.keys() & variables.values():
             raise refused(f"the layer of the variable {min(used)}, which is used twice,")
@@ -132,6 +142,8 @@ class _Network:
         return self._columns.line(name, f"{written(f'{KERAS}.{kind}', *args, **options, name=name)}({value})")
 
     def _dense(self, call: Call) -> str:
+        # What it needs is written before a comment on it.
+        self.value(call.given)
         activation = writing.activation_of(reading.activation(call.layer.activation), self._columns)
         options = {} if activation in (None, "linear") else {"activation": activation}
         options |= {} if call.layer.use_bias else {"use_bias": False}
@@ -158,6 +170,7 @@ class _Network:
         momentum = layer.momentum
         if layer.moving_mean.op not in moved:
             momentum = 1.0
+            self.value(call.given)
             self._columns.lines.append("# The model_fn trained without its update_ops: these averages never move.")
         options = {name: False for name in ("center", "scale") if not getattr(layer, name)}
         return self._layer(call, calls.NORM, momentum=momentum, epsilon=layer.epsilon, **options)

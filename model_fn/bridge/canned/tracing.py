@@ -85,7 +85,8 @@ class _Trace:
             if op.op_def.is_stateful or op.type == "Placeholder" or kinds & {"func", "list(func)"}:
                 raise refused(
                     f"{self._title}, which creates the TensorFlow operation {op.type},",
-                    "compute it in Transform, or in the input_fn; or write it by hand",
+                    "compute it in Transform, or in the input_fn; write it by hand; or keep all of it, by --estimator "
+                    "and --to kept",
                 )
             self._varies[op] = varies
         return self._varies[op]

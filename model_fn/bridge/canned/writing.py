@@ -39,7 +39,7 @@ It needs only TensorFlow, {keras}.
     network.restore(model)  # the Estimator's weights, slots and step, from weights.npz next to this file
     model.fit(dataset.map(network.prepare))  # dataset: the result of the Estimator's input_fn
 
-The model returns logits, {logits}. To train from scratch, call model.compile() instead of restore.
+The model returns {output}. To train from scratch, call model.compile() instead of restore.
 """
 
 import os
@@ -82,7 +82,7 @@ class Written:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network in parts of source: what it is and was, the model's name, its lines, and its output's expression."""
+    """A network in parts of source: what it is and was, its name, its lines, its output's expression and shape."""
 
     title: str
     origin: str
@@ -91,6 +91,7 @@ class Network:
     logits: str
     head: Head
     loss: str
+    output: str
 
 
 def write(
@@ -124,7 +125,8 @@ def write(
     made = [f"a network of {' and '.join(map(str, canned.hidden_units))} units"] if canned.deep else []
     made += ["a linear model"] if canned.linear else []
     origin = f"a canned Estimator, {canned.name}"
-    network = Network(" and ".join(made), origin, canned.name, columns, both, canned.head, _loss(canned.head))
+    output = f"logits, [batch, {canned.head.units}]"
+    network = Network(" and ".join(made), origin, canned.name, columns, both, canned.head, _loss(canned.head), output)
     return compose(network, optimizers, is_keras_3)
 
 
@@ -191,7 +193,7 @@ def _header(network: Network, keras: str) -> str:
             title=title[0].upper() + title[1:],
             origin=network.origin,
             keras=keras,
-            logits=f"[batch, {network.head.units}]",
+            output=network.output,
             absent=_ABSENT if columns.parts.intersection(_OF_CATEGORIES) else "",
             inputs=_table(shapes),
         ).rstrip("\n")

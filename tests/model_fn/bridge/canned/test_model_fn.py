@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.root import run_python
 from tests.stack import needs_keras_3
 from tfx_estimator.model_fn.bridge.canned import calls, model_fn, optimizers
 from tfx_estimator.model_fn.bridge.canned.tracing import lines_between
@@ -109,6 +110,15 @@ def wide(features: Any, labels: Any, mode: str) -> Any:
     return spec(mode, logits, loss, lambda loss: trained(loss, train.AdamOptimizer(0.01)))
 
 
+def price(features: Any, labels: Any, mode: str) -> Any:
+    """Two towers, whose product in the unit of the labels is predicted."""
+    one, other = (layers.dense(features["sizes"], 4) for _ in range(2))
+    result = 10.0 * tf.reduce_sum(one * other, axis=1) + 3.0
+    if mode == MODE.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions={"price": result, "is_high": result > 3.0})
+    return spec(mode, result, lambda: v1.losses.mean_squared_error(labels, result))
+
+
 def estimator(function: Any, folder: Path, hidden: tuple[int, ...] = (6, 5)) -> Any:
     params = {"columns": columns(), "hidden_units": hidden} if function is iris else None
     return tf.estimator.Estimator(function, str(folder / "model_dir"), params=params)
@@ -160,6 +170,19 @@ def test_layers_that_meet_and_weighted_examples_go_over(tmp_path: Path) -> None:
     assert proof.tensors == {"weight": 9, "slot": 10, "hyperparameter": 2, "step": 1}
 
 
+def test_the_model_returns_what_is_predicted(tmp_path: Path) -> None:
+    estimator(price, tmp_path).train(input_fn, steps=5)
+    proof = convert(estimator(price, tmp_path), input_fn, eval_fn, str(tmp_path / "converted"), "keras2")
+    check(proof, tmp_path / "converted")
+    expected = [each["price"] for each in estimator(price, tmp_path).predict(eval_fn)]
+    code = "import tfx_estimator, json, network, numpy as np; model = network.network(); network.restore(model); "
+    code += "print(json.dumps(model.predict({'sizes': np.load('sizes.npy')}, verbose=0).tolist()))"
+    np.save(tmp_path / "converted" / "sizes.npy", FEATURES["sizes"])
+    done = run_python("-c", code, cwd=tmp_path / "converted")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(json.loads(done.stdout.splitlines()[-1]), expected, rtol=1e-5)
+
+
 def test_other_layers_than_the_checkpoints_are_refused(model_dir: Path, tmp_path: Path) -> None:
     other = estimator(iris, model_dir, (6,))
     with pytest.raises(UserCodeError, match=r"dense_3/kernel of shape \[5, 3\] has no place"):
@@ -205,8 +228,15 @@ def variable(features: Any, labels: Any, mode: str) -> Any:
 
 def penalty(features: Any, labels: Any, mode: str) -> Any:
     logits = layers.dense(features["sizes"], 3, kernel_regularizer=tf.keras.regularizers.l2(0.1))
-    loss = v1.losses.sparse_softmax_cross_entropy(labels, logits) + v1.losses.get_regularization_loss()
-    return spec(mode, logits, lambda: loss)
+    return spec(
+        mode,
+        logits,
+        lambda: v1.losses.sparse_softmax_cross_entropy(labels, logits) + v1.losses.get_regularization_loss(),
+    )
+
+
+def constrained(features: Any, labels: Any, mode: str) -> Any:
+    return of_classes(mode, labels, layers.dense(features["sizes"], 3, kernel_constraint=tf.keras.constraints.NonNeg()))
 
 
 def own_loss(features: Any, labels: Any, mode: str) -> Any:
@@ -249,7 +279,8 @@ def of_two(features: Any, labels: Any, mode: str) -> Any:
     ("function", "named"),
     [
         (variable, "the model_fn, which reads the variable mine without a layer,"),
-        (penalty, "a model_fn whose loss reads the variable dense/kernel beside its layers"),
+        (penalty, "a model_fn whose loss has those of regularizers"),
+        (constrained, "the kernel_constraint of the layer dense"),
         (own_loss, "a model_fn whose loss is of several outputs of layers"),
         (clipped, "a gradient that the model_fn changes before it applies it, by clip_by_global_norm/"),
         (drawn, "the model_fn, which creates the TensorFlow operation RandomUniform,"),
