@@ -27,7 +27,7 @@ from tfx_estimator.pipeline.base.errors import (
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.platforms import follow
-from tfx_estimator.pipeline.platforms.follow import UnavailableError
+from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs import failures, following, watching
 from tfx_estimator.pipeline.platforms.training_jobs import launcher as module
 from tfx_estimator.pipeline.platforms.training_jobs.following import Following
@@ -48,11 +48,16 @@ def kube(monkeypatch) -> Cluster:
 
 
 def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
-    kube.of_pods = PipelineError("pods is forbidden")
-    with pytest.raises(UnfollowedError, match=r"the job goes on.*pods is forbidden") as caught:
+    kube.of_pods = RefusedError("pods is forbidden")
+    with pytest.raises(UnfollowedError, match=r"may still run.*pods is forbidden") as caught:
         launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube).run()
     assert (caught.value.exit_code, kube.deleted) == (9, [])
     assert "run the same again: it finds the job" in caught.value.todo
+    # What no restarting server says is told at once.
+    kube.of_pods = PipelineError("the cluster has no TFJobs")
+    with pytest.raises(PipelineError, match="no TFJobs"):
+        launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube).run()
+    assert kube.deleted == []
 
 
 class Unheard:

@@ -147,7 +147,7 @@ def test_a_cancelled_or_removed_job_is_awaited_and_recreated(launch, folder, not
 def test_a_service_that_refuses_for_long_leaves_the_job_for_the_next_try(launch, monkeypatch):
     monkeypatch.setattr(follow, "REFUSED_SECONDS", 0.3)
     with Server(["PERMISSION_DENIED"]) as server:
-        with pytest.raises(UnfollowedError, match=r"the job goes on.*Vertex AI refuses: 403 no") as caught:
+        with pytest.raises(UnfollowedError, match=r"may still run.*Vertex AI refuses: 403 no") as caught:
             launch(server)
         assert (caught.value.exit_code, server.cancelled) == (9, [])
         server.states = ["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]
