@@ -73,7 +73,7 @@ def check(deploy: DeploySection, folder: str) -> Kube:
         PipelineError: The cluster, the job's CRD or a permission is missing.
     """
     kube = _kube_of(deploy, folder)
-    kube.check()
+    kube.check(_notify)
     return kube
 
 

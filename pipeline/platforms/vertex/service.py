@@ -167,6 +167,7 @@ def client_of(region: str) -> PipelineServiceClient:
 
     Raises:
         PipelineError: There are none, or they have expired.
+        UnavailableError: Google's authentication service cannot be reached.
     """
     with warnings.catch_warnings():
         # google.auth warns that it will no longer support this version of Python, which TFX needs.
@@ -183,11 +184,7 @@ def client_of(region: str) -> PipelineServiceClient:
         # Without this check, the client would report refused credentials as an unavailable service.
         credentials.refresh(Request())
     except TransportError as error:
-        raise PipelineError(
-            f"Google's authentication service cannot be reached: {first_line(error)}",
-            expected="a network that reaches it",
-            todo="check this machine's network; then run the same again",
-        ) from error
+        raise UnavailableError(f"Google's authentication service cannot be reached: {first_line(error)}") from error
     except GoogleAuthError as error:
         raise PipelineError(
             f"there are no credentials of Google Cloud: {first_line(error)}",

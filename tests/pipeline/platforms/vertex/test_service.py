@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 from google.api_core.exceptions import ServiceUnavailable
-from google.auth.exceptions import RefreshError
+from google.auth.exceptions import RefreshError, TransportError
 from google.protobuf import json_format
 
 from tests.pipeline.platforms.vertex.pipeline_service import PipelineService
@@ -358,3 +358,7 @@ def test_bad_credentials_are_reported(monkeypatch, tmp_path):
             path.write_text(text)
         with pytest.raises(PipelineError, match="no credentials of Google Cloud"):
             vertex.client_of("europe-west4")
+    credentials = SimpleNamespace(refresh=Mock(side_effect=TransportError("no route")))
+    monkeypatch.setattr("google.auth.default", lambda scopes: (credentials, None))
+    with pytest.raises(UnavailableError, match="no route"):
+        vertex.client_of("europe-west4")
