@@ -30,7 +30,9 @@ class UnavailableError(Exception):
 
 
 class RefusedError(PipelineError):
-    """The service does not let this account in; final only if it goes on for REFUSED_SECONDS."""
+    """The service does not let this account in; after REFUSED_SECONDS `final`, or else this error, is raised."""
+
+    final: Optional[TfxEstimatorError] = None
 
 
 class Started(NamedTuple):
@@ -172,14 +174,19 @@ class Retries:
         if self._since is None:
             self._since = now
             what = refusal.what if refusal else f"the service does not answer: {error}"
-            self._notify(f"{what}; trying again", True)
+            todo = f"; if it stays so: {refusal.todo}" if refusal else ""
+            self._notify(f"{what}; trying again{todo}", True)
         self._refused = (self._refused or now) if refusal else None
         limit = min(REFUSED_SECONDS, self._seconds) if refusal else self._seconds
         if (waited := now - (self._refused or self._since)) > limit:
-            final = refusal or PipelineError(
-                f"the service has not answered for {waited:.0f} s: {error}",
-                expected="an answer, and room in the service's quotas",
-                todo=f"when it answers, {AGAIN}",
+            final = (
+                (refusal.final or refusal)
+                if refusal
+                else PipelineError(
+                    f"the service has not answered for {waited:.0f} s: {error}",
+                    expected="an answer, and room in the service's quotas",
+                    todo=f"when it answers, {AGAIN}",
+                )
             )
             if not self._again or (refusal and not self._known):
                 raise final

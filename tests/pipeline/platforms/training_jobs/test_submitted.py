@@ -126,6 +126,8 @@ def test_a_restarted_server_is_waited_for_and_one_that_refuses_for_long_leaves_t
         assert front.refused[0] == 403
         assert 503 in front.refused
         assert "digits-chief-0: Running" in followed.out
+        # The remedy is shown before the patience ends.
+        assert re.search(r"warning: .*; trying again; if it stays so: grant .* by a Role", followed.err)
         assert "the job is no longer followed, and may still run: the Kubernetes API server" in followed.err
         assert 'refuses: pods is forbidden: User "me" cannot list' in followed.err
         assert "then follow it again: tfx-estimator submit --attach submitted/digits\n" in followed.err

@@ -156,6 +156,14 @@ def test_a_service_that_refuses_for_long_leaves_the_job_for_the_next_try(launch,
         assert len(server.created) == 1
 
 
+@pytest.mark.parametrize("code", ["PERMISSION_DENIED", "INVALID_ARGUMENT"])
+def test_each_refused_creation_is_a_training_error(launch, monkeypatch, code):
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 0.1)
+    with Server([], busy=[code] * 1000) as server, pytest.raises(TrainingError, match="Vertex AI refuses") as caught:
+        launch(server)
+    assert (caught.value.exit_code, server.created) == (5, [])
+
+
 def test_a_job_whose_creation_response_was_lost_is_found(launch, folder):
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"], loses=True) as server:
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
