@@ -23,7 +23,10 @@ _LOG_SECONDS = 90.0
 NAMESPACE = "default"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422, 400
 _MERGE = "application/merge-patch+json"
-# How every authorizer refuses; a quota and admission do it in words of their own.
+# Who forbids, in Kubernetes' own words: admission, which may quote the others, a quota, any authorizer. `failed quota`
+# asks for limits in the manifest.
+_NOT_ADMITTED = re.compile(r"admission webhook|AdmissionPolicy|is forbidden: failed quota")
+_QUOTA = re.compile(r"is forbidden: (exceeded quota|insufficient quota|status unknown for quota)")
 _NOT_ALLOWED = re.compile(r'User "[^"]*" cannot ')
 
 
@@ -232,12 +235,13 @@ class Kube:
             )
             return response if stream_seconds else json.loads(response.data)
         except ApiException as error:
-            raise self._error_of(error) from error
+            raise self._error_of(error, method) from error
         except ValueError as error:
             raise UnavailableError(first_line(error)) from error
 
-    def _error_of(self, error: Any) -> Exception:
+    def _error_of(self, error: Any, method: str) -> Exception:
         message = kubernetes.message(error)
+        is_admission = error.status == _FORBIDDEN and method != "GET" and _NOT_ADMITTED.search(message)
         if error.status == _CONFLICT:
             return TakenError(message)
         if error.status == _GONE:
@@ -266,14 +270,15 @@ class Kube:
         if error.status == _FORBIDDEN and "must be created before" in message:
             # Kubeflow Trainer's webhook does not have the TrainingRuntime in its cache yet.
             return UnavailableError(message)
-        if error.status == _FORBIDDEN and _NOT_ALLOWED.search(message):
+        # Nothing else forbids a GET, but a proxy with a page of its own.
+        if error.status == _FORBIDDEN and not is_admission and (method == "GET" or _NOT_ALLOWED.search(message)):
             return RefusedError(
                 f"the Kubernetes API server {self.host} refuses: {message}",
                 expected=f"verbs create, get, list, watch, delete on {self.kind.plural}, list, watch on pods, get on "
                 f"pods/log; patch on trainjobs, and create, patch on trainingruntimes and, to submit, configmaps",
-                todo=f"grant them by a Role in the namespace {self.namespace}",
+                todo=f"grant it by a Role in the namespace {self.namespace}",
             )
-        if error.status == _FORBIDDEN and "quota" in message:
+        if error.status == _FORBIDDEN and not is_admission and _QUOTA.search(message):
             return NotStartedError(
                 f"a quota of the namespace {self.namespace} refuses the {self.kind.name}: {message}",
                 expected="room in the quota",

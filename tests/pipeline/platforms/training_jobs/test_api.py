@@ -139,14 +139,26 @@ def test_who_refuses_is_named(kube, manifest, server):
     with pytest.raises(PipelineError, match=r"refuses the TFJob: .* because it is being terminated") as caught:
         Kube(namespace="ending").create(manifest)
     assert (caught.value.exit_code, caught.value.expected) == (6, "a manifest that its admission allows")
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "kind", "todo"),
+    [
+        ("POST", 'User "me" cannot create resource "tfjobs" in API group', RefusedError, "grant it by a Role"),
+        ("GET", "<html>a proxy's page, which tells of a quota</html>", RefusedError, "grant it by a Role"),
+        ("POST", "exceeded quota: full, requested: pods=1", NotStartedError, "have it raised"),
+        ("POST", "insufficient quota to consume: pods", NotStartedError, "have it raised"),
+        ("POST", "failed quota: full: must specify limits.cpu for: tensorflow", PipelineError, "correct deploy"),
+        ("POST", 'admission webhook "quota" denied the request: no', PipelineError, "correct deploy"),
+        ("POST", 'admission webhook "x" denied the request: User "me" cannot do it', PipelineError, "correct deploy"),
+        ("POST", "ValidatingAdmissionPolicy 'quotas' denied request: exceeded quota", PipelineError, "correct deploy"),
+    ],
+)
+def test_who_forbids_is_told_by_kubernetes_own_words(kube, method, words, kind, todo):
     answer = kubernetes.client.ApiException(403, "Forbidden")
-    for words in (
-        'User "me" cannot create resource "tfjobs" in API group',
-        'admission webhook "x" denied the request: no',
-    ):
-        answer.body = json.dumps({"message": f"tfjobs.kubeflow.org is forbidden: {words}"})
-        error = kube._error_of(answer)
-        assert isinstance(error, RefusedError) == ("grant them by a Role" in error.todo) == words.startswith("User")
+    answer.body = json.dumps({"message": f"tfjobs.kubeflow.org is forbidden: {words}"})
+    error = kube._error_of(answer, method)
+    assert (type(error), todo in error.todo) == (kind, True)
 
 
 def test_expired_credentials_are_renewed(server, monkeypatch, tmp_path):
