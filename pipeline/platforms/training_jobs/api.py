@@ -22,6 +22,8 @@ _LOG_SECONDS = 90.0
 # The namespace if neither declaration nor kubeconfig names one.
 NAMESPACE = "default"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422, 400
+# The most events of a namespace that are read.
+_EVENTS = "500"
 _MERGE = "application/merge-patch+json"
 # Who forbids, in Kubernetes' own words: admission, which may quote the others, a quota, any authorizer. `failed quota`
 # asks for limits in the manifest.
@@ -151,13 +153,13 @@ class Kube:
         selector = {"labelSelector": f"{self.kind.job_label}={name}"}
         return self._ask("GET", self._pods, {**selector, **options.pop("query", {})}, **options)
 
-    def refusal(self, job: Object) -> str:
-        """Returns the latest warning of what should start a training job's pods; empty if there is none to be read."""
-        name, since = re.escape(job["metadata"]["name"]), job["metadata"]["creationTimestamp"]
+    def refusal(self, name: str, since: str) -> str:
+        """Returns the latest warning of what should start a job's pods, since a time; empty if none can be read."""
         # The job itself, its JobSet, its Jobs, and its pods.
-        mine = re.compile(rf"{name}(-({NODE}|chief|worker|ps|evaluator)-\d.*)?")
+        mine = re.compile(rf"{re.escape(name)}(-({NODE}|chief|worker|ps|evaluator)-\d.*)?")
         try:
-            listed = self._ask("GET", self._path_of("v1", "events"), {"fieldSelector": "type=Warning"})["items"]
+            query = {"fieldSelector": "type=Warning", "limit": _EVENTS}
+            listed = self._ask("GET", self._path_of("v1", "events"), query)["items"]
         except (UnavailableError, TfxEstimatorError):
             return ""  # not every account may read events
         found = [

@@ -93,6 +93,14 @@ def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
     assert kube.deleted == [UID]
 
 
+def test_each_reason_why_no_pods_are_created_is_told_once(kube, job):
+    told = []
+    for reason in ("a quota", "a quota", "", "an image policy"):
+        kube.refused = reason
+        told += job.notices()
+    assert told == ["waiting for pods: a quota", "waiting for pods: an image policy"]
+
+
 def test_a_queued_job_keeps_waiting(clock, job):
     job.object["spec"]["runPolicy"]["suspend"] = True
     clock.now += 0.4

@@ -216,6 +216,9 @@ def test_a_namespace_that_does_not_admit_the_pods_is_reported_in_its_own_words(s
         timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
         err = cli("submit", *SOURCE, *timeout, "--yes", "--follow", code=10).err
         refusing.result()
+        # Those of an earlier wait do not count.
+        late = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+        assert Kube(namespace=NAMESPACE).refusal("digits", late) == ""
         words = 'FailedCreatePod: Error creating: pods "digits-chief-0" is forbidden: exceeded quota: full, requested'
         assert err.count(f"warning: waiting for pods: {words}") == 1
         assert re.search(rf"did not start for \d+ s: {re.escape(words)}", err)
