@@ -26,7 +26,9 @@ Notify = Callable[[str, bool], None]
 
 
 class UnavailableError(Exception):
-    """The service is temporarily unavailable."""
+    """The service is temporarily unavailable; `final`, if any, is raised if it stays so."""
+
+    final: Optional[TfxEstimatorError] = None
 
 
 class RefusedError(PipelineError):
@@ -180,9 +182,9 @@ class Retries:
         limit = min(REFUSED_SECONDS, self._seconds) if refusal else self._seconds
         if (waited := now - (self._refused or self._since)) > limit:
             final = (
-                (refusal.final or refusal)
-                if refusal
-                else PipelineError(
+                error.final
+                or refusal
+                or PipelineError(
                     f"the service has not answered for {waited:.0f} s: {error}",
                     expected="an answer, and room in the service's quotas",
                     todo=f"when it answers, {AGAIN}",

@@ -16,7 +16,6 @@ from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, m
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import (
     NotStartedError,
-    PipelineError,
     StoppedError,
     TrainingError,
     UnfollowedError,
@@ -185,9 +184,9 @@ def test_a_job_that_cannot_be_created_now_is_created_later(launch, folder, monke
         assert (server.busy, len(server.created)) == ([], 1)
     monkeypatch.setattr(executor, "FOLLOW_SECONDS", 0.1)
     with Server(["JOB_STATE_FAILED"], busy=["RESOURCE_EXHAUSTED"] * 1000) as server:
-        with pytest.raises(PipelineError, match=r"has not answered for .*: 429 not now") as caught:
+        with pytest.raises(NotStartedError, match="no room for the custom job: 429 not now") as caught:
             launch(server)
-        assert server.created == []
+        assert (caught.value.exit_code, server.created) == (10, [])
         assert 0 < len(server.busy) < 1000
     assert "quotas" in caught.value.expected
 
