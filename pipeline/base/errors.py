@@ -17,7 +17,7 @@
     ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was given
     ├── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or
     │                                           a converted model is not equal to the original
-    └── UnfollowedError               exit code 9   a job on a service is no longer followed, and goes on
+    └── UnfollowedError               exit code 9   a job on a service is no longer followed, and may still run
 
 Each message states what was wrong, where, what was expected, and what to do next.
 """
@@ -198,6 +198,6 @@ class NotEqualError(TfxEstimatorError):
 
 
 class UnfollowedError(TfxEstimatorError):
-    """A job on a service is no longer followed, and goes on: the service stays unavailable, or refuses."""
+    """A job on a service is no longer followed, and may still run: the service stays unavailable, or refuses."""
 
     exit_code = 9

@@ -244,7 +244,7 @@ def _write(folder: str, compiled: Compiled, file: str) -> str:
 def _attach(named: str) -> int:
     service, note = _find_submitted(named, _again(named))
     with contextlib.closing(service):
-        return _follow(service, note, named)
+        return _follow(service, note, named, known=False)
 
 
 def _cancel(named: str) -> int:
@@ -267,18 +267,20 @@ def _cancel(named: str) -> int:
 
 def _find_submitted(named: str, again: str = "") -> tuple[Service, Note]:
     """Returns the service of a submitted job, and its note; `again` as of `Retries`."""
-    from tfx_estimator.pipeline.platforms.follow import START_SECONDS, with_retries
+    from tfx_estimator.pipeline.platforms.follow import FOLLOW_SECONDS, START_SECONDS, with_retries
     from tfx_estimator.pipeline.platforms.note import find_note
 
     note = find_note(named)
     path = os.path.expanduser(named)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     service_of = BY_NAME[note.target].part("service")
-    return with_retries(lambda: service_of.connect(note, folder), _show, START_SECONDS, again=again), note
+    seconds = FOLLOW_SECONDS if again else START_SECONDS
+    service = with_retries(lambda: service_of.connect(note, folder), _show, seconds, again=again, known=False)
+    return service, note
 
 
-def _follow(service: Service, note: Note, named: str) -> int:
-    """Follows a job, named by its folder, or as `find_note` takes it."""
+def _follow(service: Service, note: Note, named: str, known: bool = True) -> int:
+    """Follows a job, named by its folder, or as `find_note` takes it; `known` as of `Retries`."""
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.shared import say
@@ -287,7 +289,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     # A job that the user named has no recorded address; the service knows it.
     address = note.address or service.address(note.job)
     try:
-        look = follow(service, note.job, _show, again=_again(named))
+        look = follow(service, note.job, _show, again=_again(named), known=known)
     except SignalledError:
         say(f"the job {one_line(note.job)} continues", to_stderr=True)
         say(f"    follow it: {_command('--attach', named)}", to_stderr=True)

@@ -158,7 +158,7 @@ class DeploySection(Section):
 
     def shared_memory(self, accelerator: Optional[str]) -> Optional[dict[str, str]]:
         """Returns the emptyDir of a pod's /dev/shm; None for the runtime's own of 64 MB, too small for several GPUs."""
-        if not (accelerator or self.shared_memory_gb):
+        if self.is_provided("/dev/shm") or not (accelerator or self.shared_memory_gb):
             return None
         size = {"sizeLimit": f"{round(self.shared_memory_gb * 1000)}M"} if self.shared_memory_gb else {}
         return {"medium": "Memory", **size}

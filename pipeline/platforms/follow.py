@@ -26,11 +26,15 @@ Notify = Callable[[str, bool], None]
 
 
 class UnavailableError(Exception):
-    """The service is temporarily unavailable."""
+    """The service is temporarily unavailable; `final`, if any, is raised if it stays so."""
+
+    final: Optional[TfxEstimatorError] = None
 
 
 class RefusedError(PipelineError):
-    """The service does not let this account in; final only if it goes on for REFUSED_SECONDS."""
+    """The service does not let this account in; after REFUSED_SECONDS `final`, or else this error, is raised."""
+
+    final: Optional[TfxEstimatorError] = None
 
 
 class Started(NamedTuple):
@@ -101,12 +105,19 @@ class Service(Followed, Protocol):
         """Closes connections and threads."""
 
 
-def follow(service: Followed, job: str, notify: Notify, every: Optional[float] = None, again: str = AGAIN) -> JobStatus:
+def follow(
+    service: Followed,
+    job: str,
+    notify: Notify,
+    every: Optional[float] = None,
+    again: str = AGAIN,
+    known: bool = True,
+) -> JobStatus:
     """Polls a job to its end.
 
     Args:
         every: Poll interval in seconds; None is POLL_SECONDS.
-        again: As of `Retries`.
+        again: As of `Retries`, as is `known`.
 
     Raises:
         UnfollowedError: The service stays unavailable, or refuses.
@@ -115,7 +126,8 @@ def follow(service: Followed, job: str, notify: Notify, every: Optional[float] =
     before = ""
     tasks: dict[str, str] = {}
     while True:
-        status = with_retries(lambda: service.status(job), notify, FOLLOW_SECONDS, again=again)
+        status = with_retries(lambda: service.status(job), notify, FOLLOW_SECONDS, again=again, known=known)
+        known = True
         for task, state in status.tasks.items():
             if tasks.get(task) != state:
                 tasks[task] = state
@@ -140,11 +152,12 @@ class Retries:
     Args:
         notify: Receives the start and the end of an outage.
         seconds: The limit, counted from the first failed request, because a single request may take long itself.
-        again: How the job, which goes on, is followed again; empty while none is followed.
+        again: How the job, which may still run, is followed again; empty while none is followed.
+        known: Whether the service has answered for the job; before, a refusal is no `UnfollowedError`.
     """
 
-    def __init__(self, notify: Notify, seconds: float, again: str = "") -> None:
-        self._notify, self._seconds, self._again = notify, seconds, again
+    def __init__(self, notify: Notify, seconds: float, again: str = "", known: bool = True) -> None:
+        self._notify, self._seconds, self._again, self._known = notify, seconds, again, known
         # Since when it fails, and since when it refuses.
         self._since: Optional[float] = None
         self._refused: Optional[float] = None
@@ -154,26 +167,33 @@ class Retries:
         """Records a failed request; returns the seconds to wait before the next one.
 
         Raises:
-            UnfollowedError: The limit is reached, and a job goes on.
-            PipelineError: The limit is reached.
+            UnfollowedError: The limit is reached, and a job may still run.
+            TfxEstimatorError: The limit is reached, or the error is neither of the two.
         """
-        now, refusal = time.monotonic(), error if isinstance(error, TfxEstimatorError) else None
+        if not isinstance(error, (UnavailableError, RefusedError)):
+            raise error
+        now, refusal = time.monotonic(), error if isinstance(error, RefusedError) else None
         if self._since is None:
             self._since = now
             what = refusal.what if refusal else f"the service does not answer: {error}"
-            self._notify(f"{what}; trying again", True)
+            todo = f"; if it stays so: {refusal.todo}" if refusal else ""
+            self._notify(f"{what}; trying again{todo}", True)
         self._refused = (self._refused or now) if refusal else None
         limit = min(REFUSED_SECONDS, self._seconds) if refusal else self._seconds
         if (waited := now - (self._refused or self._since)) > limit:
-            final = refusal or PipelineError(
-                f"the service has not answered for {waited:.0f} s: {error}",
-                expected="an answer, and room in the service's quotas",
-                todo=f"when it answers, {AGAIN}",
+            final = (
+                error.final
+                or refusal
+                or PipelineError(
+                    f"the service has not answered for {waited:.0f} s: {error}",
+                    expected="an answer, and room in the service's quotas",
+                    todo=f"when it answers, {AGAIN}",
+                )
             )
-            if not self._again:
+            if not self._again or (refusal and not self._known):
                 raise final
             todo = f"{refusal.todo}; then {self._again}" if refusal else f"when it answers, {self._again}"
-            what = f"the job goes on, and is no longer followed: {final.what}"
+            what = f"the job is no longer followed, and may still run: {final.what}"
             raise UnfollowedError(what, expected=final.expected, todo=todo) from error
         wait, self._wait = self._wait, min(2 * self._wait, _LONGEST_WAIT)
         return min(wait, limit - waited + _FIRST_WAIT)
@@ -191,17 +211,18 @@ def with_retries(
     seconds: float,
     sleep: Optional[Callable[[float], None]] = None,
     again: str = "",
+    known: bool = True,
 ) -> _Answer:
     """Calls a service, and retries while it is unavailable or refuses.
 
     Args:
-        seconds: As of `Retries`, as is `again`.
+        seconds: As of `Retries`, as are `again` and `known`.
         sleep: None is `time.sleep`.
 
     Raises:
         PipelineError: It stays so, or the request is wrong; UnfollowedError with `again`.
     """
-    retries = Retries(notify, seconds, again)
+    retries = Retries(notify, seconds, again, known)
     while True:
         try:
             answer = request()

@@ -62,7 +62,7 @@ Errors, each with the cause, the place, what was expected and what to do next:
     PipelineError       A component failed for another reason.
     NotBlessedError     The model was not blessed, which was required.
     NotEqualError       Accuracies, or a converted model's answers, differ by more than was allowed.
-    UnfollowedError     A job on a service is no longer followed, and goes on.
+    UnfollowedError     A job on a service is no longer followed, and may still run.
 
 The names are imported when they are first used: `import tfx_estimator` itself imports no other package.
 """

@@ -10,8 +10,8 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import NotStartedError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
+from tfx_estimator.pipeline.platforms import follow, kubernetes
+from tfx_estimator.pipeline.platforms.follow import Notify, RefusedError, UnavailableError, with_retries
 from tfx_estimator.pipeline.platforms.training_jobs.failures import text_of
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, TF_JOB, TRAIN_JOB, Kind, Object
 
@@ -22,8 +22,13 @@ _LOG_SECONDS = 90.0
 # The namespace if neither declaration nor kubeconfig names one.
 NAMESPACE = "default"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422, 400
+# The most events of a namespace that are read.
+_EVENTS = "500"
 _MERGE = "application/merge-patch+json"
-# How every authorizer refuses; a quota and admission do it in words of their own.
+# Who forbids, in Kubernetes' own words: admission, which may quote the others, a quota, any authorizer. `failed quota`
+# asks for limits in the manifest.
+_NOT_ADMITTED = re.compile(r"admission webhook|AdmissionPolicy|is forbidden: failed quota")
+_QUOTA = re.compile(r"is forbidden: (exceeded quota|insufficient quota|status unknown for quota)")
 _NOT_ALLOWED = re.compile(r'User "[^"]*" cannot ')
 
 
@@ -61,20 +66,21 @@ class Kube:
         self._jobs = self._path_of(kind.api_version, kind.plural)
         self._pods = self._path_of("v1", "pods")
 
-    def check(self) -> None:
-        """Checks early that training jobs can be created.
+    def check(self, notify: Notify) -> None:
+        """Checks early that training jobs can be created; waits a little, as for a server that restarts.
 
         Raises:
             PipelineError: The server, the kind's CRD or a permission is missing.
         """
-        try:
-            self.ask()
-        except UnavailableError as error:
-            raise PipelineError(
-                f"the Kubernetes API server {self.host} does not answer: {error}",
-                expected="a cluster that can be reached from here",
-                todo=f"see whether `{self._get}` works, and {self.kind.option('context')}",
-            ) from error
+
+        def ask() -> None:
+            try:
+                self.ask()
+            except UnavailableError as error:
+                see = f"see whether `{self._get}` works, and {self.kind.option('context')}"
+                raise UnavailableError(f"{self.host}: {error}; {see}") from error
+
+        with_retries(ask, notify, follow.REFUSED_SECONDS)
 
     def ask(self) -> None:
         """Asks for the jobs and their pods, as following does."""
@@ -147,13 +153,13 @@ class Kube:
         selector = {"labelSelector": f"{self.kind.job_label}={name}"}
         return self._ask("GET", self._pods, {**selector, **options.pop("query", {})}, **options)
 
-    def refusal(self, job: Object) -> str:
-        """Returns the latest warning of what should start a training job's pods; empty if there is none to be read."""
-        name, since = re.escape(job["metadata"]["name"]), job["metadata"]["creationTimestamp"]
+    def refusal(self, name: str, since: str) -> str:
+        """Returns the latest warning of what should start a job's pods, since a time; empty if none can be read."""
         # The job itself, its JobSet, its Jobs, and its pods.
-        mine = re.compile(rf"{name}(-({NODE}|chief|worker|ps|evaluator)-\d.*)?")
+        mine = re.compile(rf"{re.escape(name)}(-({NODE}|chief|worker|ps|evaluator)-\d.*)?")
         try:
-            listed = self._ask("GET", self._path_of("v1", "events"), {"fieldSelector": "type=Warning"})["items"]
+            query = {"fieldSelector": "type=Warning", "limit": _EVENTS}
+            listed = self._ask("GET", self._path_of("v1", "events"), query)["items"]
         except (UnavailableError, TfxEstimatorError):
             return ""  # not every account may read events
         found = [
@@ -231,12 +237,13 @@ class Kube:
             )
             return response if stream_seconds else json.loads(response.data)
         except ApiException as error:
-            raise self._error_of(error) from error
+            raise self._error_of(error, method) from error
         except ValueError as error:
             raise UnavailableError(first_line(error)) from error
 
-    def _error_of(self, error: Any) -> Exception:
+    def _error_of(self, error: Any, method: str) -> Exception:
         message = kubernetes.message(error)
+        is_admission = error.status == _FORBIDDEN and method != "GET" and _NOT_ADMITTED.search(message)
         if error.status == _CONFLICT:
             return TakenError(message)
         if error.status == _GONE:
@@ -265,14 +272,15 @@ class Kube:
         if error.status == _FORBIDDEN and "must be created before" in message:
             # Kubeflow Trainer's webhook does not have the TrainingRuntime in its cache yet.
             return UnavailableError(message)
-        if error.status == _FORBIDDEN and _NOT_ALLOWED.search(message):
+        # Nothing else forbids a GET, but a proxy with a page of its own.
+        if error.status == _FORBIDDEN and not is_admission and (method == "GET" or _NOT_ALLOWED.search(message)):
             return RefusedError(
                 f"the Kubernetes API server {self.host} refuses: {message}",
                 expected=f"verbs create, get, list, watch, delete on {self.kind.plural}, list, watch on pods, get on "
                 f"pods/log; patch on trainjobs, and create, patch on trainingruntimes and, to submit, configmaps",
-                todo=f"grant them by a Role in the namespace {self.namespace}",
+                todo=f"grant it by a Role in the namespace {self.namespace}",
             )
-        if error.status == _FORBIDDEN and "quota" in message:
+        if error.status == _FORBIDDEN and not is_admission and _QUOTA.search(message):
             return NotStartedError(
                 f"a quota of the namespace {self.namespace} refuses the {self.kind.name}: {message}",
                 expected="room in the quota",

@@ -37,6 +37,8 @@ LAST_WORDS_SECONDS = 5.0
 _DELETED_SECONDS = 600.0
 # A pod that has been starting for less than this is not reported.
 _NOTICE_SECONDS = 10.0
+# How far the server's clock may be ahead or behind.
+_SKEW_SECONDS = 10.0
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
 # The operator leaves a TFJob in this state if one pod failed permanently while another one was being restarted.
 _RESTARTING = "Restarting"
@@ -116,8 +118,8 @@ class Following:
         # Since when not all pods run, and the notices given of those that do not.
         self._began = time.monotonic()
         self._noticed: set[str] = set()
-        # Why pods were not created, and when it was asked last.
-        self._refusal, self._asked = "", self._began
+        # Since when events count, by the server's clock; why pods were not created, and when it was asked last.
+        self._since, self._refusal, self._asked = _event_time(), "", self._began
         # The error of each disconnected watch.
         self._outages: dict[str, Exception] = {}
         self._watching = Watching(kube, self._name, self._uid)
@@ -170,7 +172,7 @@ class Following:
 
     def wait_anew(self) -> None:
         """Restarts `pending_timeout`: all pods run, or their state is unknown."""
-        self._began, self._refusal = time.monotonic(), ""
+        self._began, self._since, self._refusal = time.monotonic(), _event_time(), ""
 
     def notices(self) -> list[str]:
         """Returns what pods have been waiting for, each reason once."""
@@ -230,8 +232,9 @@ class Following:
     def _reasons(self) -> list[str]:
         """Returns what the pods wait for, in their own words or in those of what should start them."""
         reasons = [*self.pods.waiting()]
-        if not reasons and not self._refusal and time.monotonic() - self._asked >= _NOTICE_SECONDS:
-            self._asked, self._refusal = time.monotonic(), self._kube.refusal(self.object)
+        if not reasons and time.monotonic() - self._asked >= _NOTICE_SECONDS:
+            self._asked = time.monotonic()
+            self._refusal = self._kube.refusal(self._name, self._since) or self._refusal
         return reasons or [self._refusal] * bool(self._refusal)
 
     @property
@@ -252,3 +255,8 @@ class Following:
             expected=f"all of them within {self._timeout:g} s ({self._kind.option('pending_timeout')})",
             todo="fix what the pods wait for, or raise the timeout",
         )
+
+
+def _event_time() -> str:
+    """Returns the time of now as in events, less the allowed skew."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - _SKEW_SECONDS))

@@ -73,7 +73,7 @@ def check(deploy: DeploySection, folder: str) -> Kube:
         PipelineError: The cluster, the job's CRD or a permission is missing.
     """
     kube = _kube_of(deploy, folder)
-    kube.check()
+    kube.check(_notify)
     return kube
 
 
@@ -235,7 +235,7 @@ class Launcher:
         return state == "" and annotations_of(found).get(MADE_OF) == self._digest()
 
     def _follow(self, job: Following, tasks: progress.Progress, signals: Signals) -> None:
-        """Follows the job to its end; leaves it running if the API server stays unavailable.
+        """Follows the job to its end; leaves it alone if the API server stays unavailable.
 
         Raises:
             UnfollowedError: The server stays unavailable, or refuses.

@@ -14,10 +14,10 @@ from typing import IO, TYPE_CHECKING, Any, Optional, Protocol
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.pipeline.base.ending import keeper
-from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import NotStartedError, TrainingError
 from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.platforms.follow import Followed, JobStatus
+from tfx_estimator.pipeline.platforms.follow import AGAIN, Followed, JobStatus, UnavailableError
 from tfx_estimator.pipeline.platforms.vertex.custom_job import STEP_LABEL
 from tfx_estimator.pipeline.platforms.vertex.replica import CLUSTER_SPEC
 from tfx_estimator.pipeline.platforms.vertex.service import call_google
@@ -62,7 +62,17 @@ class VertexService:
 
     def create(self, job: dict[str, Any]) -> str:
         """See Service."""
-        return call_google(lambda: self._client.create_custom_job(parent=self._parent, custom_job=job).name, _refused)
+        from google.api_core.exceptions import ResourceExhausted
+
+        try:
+            return call_google(
+                lambda: self._client.create_custom_job(parent=self._parent, custom_job=job).name, _refused
+            )
+        except UnavailableError as error:
+            if isinstance(error.__cause__, ResourceExhausted):
+                what = f"Vertex AI has no room for the custom job: {error}"
+                error.final = NotStartedError(what, expected="room in the project's quotas", todo=f"later, {AGAIN}")
+            raise
 
     def find(self, step: str) -> Optional[str]:
         """See Service."""

@@ -167,6 +167,7 @@ def client_of(region: str) -> PipelineServiceClient:
 
     Raises:
         PipelineError: There are none, or they have expired.
+        UnavailableError: Google's authentication service cannot be reached.
     """
     with warnings.catch_warnings():
         # google.auth warns that it will no longer support this version of Python, which TFX needs.
@@ -183,11 +184,7 @@ def client_of(region: str) -> PipelineServiceClient:
         # Without this check, the client would report refused credentials as an unavailable service.
         credentials.refresh(Request())
     except TransportError as error:
-        raise PipelineError(
-            f"Google's authentication service cannot be reached: {first_line(error)}",
-            expected="a network that reaches it",
-            todo="check this machine's network; then run the same again",
-        ) from error
+        raise UnavailableError(f"Google's authentication service cannot be reached: {first_line(error)}") from error
     except GoogleAuthError as error:
         raise PipelineError(
             f"there are no credentials of Google Cloud: {first_line(error)}",
@@ -245,7 +242,7 @@ def call_google(request: Callable[[], _Answer], refused: Callable[[Exception], T
 
     Raises:
         UnavailableError: The service is temporarily unavailable.
-        RefusedError: It does not accept the account; else the error of `refused`.
+        RefusedError: It does not accept the account; its `final`, as other refusals, is the error of `refused`.
     """
     import grpc
     from google.api_core import exceptions as of
@@ -260,8 +257,10 @@ def call_google(request: Callable[[], _Answer], refused: Callable[[Exception], T
         ended = isinstance(error, (RefreshError, of.ServiceUnavailable)) and any(word in str(error) for word in expired)
         if ended or isinstance(error, (of.Unauthorized, of.Forbidden)):
             wrong = refused(error)
-            todo = f"{LOGIN}; a submitted job keeps running" if ended else wrong.todo
-            raise RefusedError(wrong.what, expected=wrong.expected, todo=todo) from error
+            wrong.todo = f"{LOGIN}; a submitted job keeps running" if ended else wrong.todo
+            refusal = RefusedError(wrong.what, expected=wrong.expected, todo=wrong.todo)
+            refusal.final = wrong
+            raise refusal from error
         # Google's library reports invalid credentials by a subclass of ValueError.
         if isinstance(error, (*refusals, TypeError, ValueError)):
             raise refused(error) from error

@@ -239,7 +239,7 @@ def test_a_run_that_cannot_be_followed_is_left_and_followed_again(cli, monkeypat
         note = {"job": service_of(server).start(False).job, "endpoint": server.address, "target": KUBEFLOW}
         Path("submission.json").write_text(json.dumps(note))
         err = cli("submit", "--attach", ".", code=9).err
-        assert "the job goes on, and is no longer followed: " in err
+        assert "the job is no longer followed, and may still run: " in err
         assert "follow it again: tfx-estimator submit --attach .\n" in err
         assert server.terminated == []
         server.states = [answer, "SUCCEEDED"]

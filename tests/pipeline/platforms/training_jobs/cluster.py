@@ -78,6 +78,8 @@ class Cluster:
         # Whether deleted objects vanish.
         self.goes = True
         self.owners: list[tuple[str, str]] = []
+        # What keeps pods from being created.
+        self.refused = ""
         # Events of pods for a watch.
         self.events: list[tuple[str, Any]] = []
 
@@ -116,8 +118,8 @@ class Cluster:
         while self.events and ask.func == self.pods:
             yield self.events.pop(0)
 
-    def refusal(self, job: Any) -> str:
-        return ""
+    def refusal(self, name: str, since: str) -> str:
+        return self.refused
 
     def log(self, name: str, since: str) -> Iterator[bytes]:
         raise api.MissingError(name)

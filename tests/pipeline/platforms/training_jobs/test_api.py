@@ -11,17 +11,23 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE
+from tests.pipeline.platforms.training_jobs.proxy import Restarting
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import NotStartedError, PipelineError
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
+from tfx_estimator.pipeline.platforms.training_jobs import launcher
 from tfx_estimator.pipeline.platforms.training_jobs.api import ExpiredError, Kube, TakenError
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 MINE = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs/mine"
+
+
+def ignore(line: str, is_warning: bool) -> None: ...
 
 
 @pytest.fixture
@@ -83,13 +89,25 @@ def test_an_expired_version_is_distinguished_from_a_lost_connection(kube, server
     text = server.kubeconfig.read_text().replace(f":{server.port}", ":9")
     (elsewhere := server.folder / "elsewhere").write_text(text)
     monkeypatch.setenv("KUBECONFIG", str(elsewhere))
-    with pytest.raises(PipelineError, match=r"(?s)does not answer.*kubectl --context tests get tfjobs"):
-        Kube().check()
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 0.2)
+    with pytest.raises(PipelineError, match=r"(?s)has not answered.*kubectl --context tests get tfjobs"):
+        Kube().check(ignore)
     elsewhere.write_text(server.kubeconfig.read_text().replace("a-token", "no-token"))
     with pytest.raises(PipelineError, match=r"(?s)credentials.*kubectl --context tests get tfjobs --namespace default"):
-        Kube().check()
+        Kube().check(ignore)
     with pytest.raises(PipelineError, match=r"(?s)no Kubernetes cluster is configured.*--context no-such-context"):
         Kube("no-such-context")
+
+
+def test_a_run_begins_while_the_server_restarts(server, tmp_path, monkeypatch):
+    with Restarting(server) as front:
+        address = f"https://127.0.0.1:{server.port}"
+        (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(address, front.address))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        front.begin((403, 0.5), (503, 0.5))
+        declaration = load("digits", (*OF_TFJOB, f"deploy.tfjob={{train: true, namespace: {NAMESPACE}}}")).declaration
+        assert launcher.check(declaration.deploy, "/mnt/work/runs").jobs()["items"] == []
+        assert front.refused[0] == 403
 
 
 def test_a_missing_namespace_is_named(kube, manifest):
@@ -121,14 +139,26 @@ def test_who_refuses_is_named(kube, manifest, server):
     with pytest.raises(PipelineError, match=r"refuses the TFJob: .* because it is being terminated") as caught:
         Kube(namespace="ending").create(manifest)
     assert (caught.value.exit_code, caught.value.expected) == (6, "a manifest that its admission allows")
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "kind", "todo"),
+    [
+        ("POST", 'User "me" cannot create resource "tfjobs" in API group', RefusedError, "grant it by a Role"),
+        ("GET", "<html>a proxy's page, which tells of a quota</html>", RefusedError, "grant it by a Role"),
+        ("POST", "exceeded quota: full, requested: pods=1", NotStartedError, "have it raised"),
+        ("POST", "insufficient quota to consume: pods", NotStartedError, "have it raised"),
+        ("POST", "failed quota: full: must specify limits.cpu for: tensorflow", PipelineError, "correct deploy"),
+        ("POST", 'admission webhook "quota" denied the request: no', PipelineError, "correct deploy"),
+        ("POST", 'admission webhook "x" denied the request: User "me" cannot do it', PipelineError, "correct deploy"),
+        ("POST", "ValidatingAdmissionPolicy 'quotas' denied request: exceeded quota", PipelineError, "correct deploy"),
+    ],
+)
+def test_who_forbids_is_told_by_kubernetes_own_words(kube, method, words, kind, todo):
     answer = kubernetes.client.ApiException(403, "Forbidden")
-    for words in (
-        'User "me" cannot create resource "tfjobs" in API group',
-        'admission webhook "x" denied the request: no',
-    ):
-        answer.body = json.dumps({"message": f"tfjobs.kubeflow.org is forbidden: {words}"})
-        error = kube._error_of(answer)
-        assert isinstance(error, RefusedError) == ("grant them by a Role" in error.todo) == words.startswith("User")
+    answer.body = json.dumps({"message": f"tfjobs.kubeflow.org is forbidden: {words}"})
+    error = kube._error_of(answer, method)
+    assert (type(error), todo in error.todo) == (kind, True)
 
 
 def test_expired_credentials_are_renewed(server, monkeypatch, tmp_path):
@@ -147,7 +177,7 @@ def test_expired_credentials_are_renewed(server, monkeypatch, tmp_path):
         kube.jobs()
     (tmp_path / "said").write_text(json.dumps({**credential, "status": {"token": token}}))
     assert kube.jobs()["items"] == []
-    kube.check()
+    kube.check(ignore)
 
 
 def _holds(whole: Any, part: Any) -> bool:

@@ -104,6 +104,17 @@ def test_pods_with_accelerators_share_memory_and_with_a_declared_size_all_pods(t
     assert memory == {"Chief": mounted, "Worker": mounted, "PS": mounted if limit else [], "Evaluator": mounted}
 
 
+def test_a_declared_volume_is_the_shared_memory(tmp_path):
+    volumes = "deploy.volumes=[{claim: work, path: /mnt/work}, {claim: fast, path: /dev/shm}]"
+    _, job = compile_it(tmp_path, "digits", *OF_TFJOB, volumes)
+    spec = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
+    (mount,) = (each for each in spec["containers"][0]["volumeMounts"] if each["mountPath"] == "/dev/shm")
+    claims = {
+        each["name"]: each["persistentVolumeClaim"] for each in spec["volumes"] if each["name"].startswith("volume")
+    }
+    assert claims[mount["name"]]["claimName"] == "fast"
+
+
 def test_the_pods_read_the_same_declaration(tmp_path):
     config_map, job = compile_it(tmp_path, "digits", *OF_TFJOB, "trainer.stall_timeout=71")
     (tmp_path / "declaration.yaml").write_text(config_map["data"]["declaration.yaml"])

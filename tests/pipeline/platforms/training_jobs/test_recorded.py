@@ -27,7 +27,7 @@ from tfx_estimator.pipeline.base.errors import (
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.platforms import follow
-from tfx_estimator.pipeline.platforms.follow import UnavailableError
+from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs import failures, following, watching
 from tfx_estimator.pipeline.platforms.training_jobs import launcher as module
 from tfx_estimator.pipeline.platforms.training_jobs.following import Following
@@ -48,11 +48,16 @@ def kube(monkeypatch) -> Cluster:
 
 
 def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
-    kube.of_pods = PipelineError("pods is forbidden")
-    with pytest.raises(UnfollowedError, match=r"the job goes on.*pods is forbidden") as caught:
+    kube.of_pods = RefusedError("pods is forbidden")
+    with pytest.raises(UnfollowedError, match=r"may still run.*pods is forbidden") as caught:
         launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube).run()
     assert (caught.value.exit_code, kube.deleted) == (9, [])
     assert "run the same again: it finds the job" in caught.value.todo
+    # What no restarting server says is told at once.
+    kube.of_pods = PipelineError("the cluster has no TFJobs")
+    with pytest.raises(PipelineError, match="no TFJobs"):
+        launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube).run()
+    assert kube.deleted == []
 
 
 class Unheard:
@@ -86,6 +91,14 @@ def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
     assert "1 of 2 pods run" in error.what
     assert "and it is deleted" in job.give_up(error).todo
     assert kube.deleted == [UID]
+
+
+def test_each_reason_why_no_pods_are_created_is_told_once(kube, job):
+    told = []
+    for reason in ("a quota", "a quota", "", "an image policy"):
+        kube.refused = reason
+        told += job.notices()
+    assert told == ["waiting for pods: a quota", "waiting for pods: an image policy"]
 
 
 def test_a_queued_job_keeps_waiting(clock, job):

@@ -251,7 +251,7 @@ def test_a_train_job_whose_runtime_is_not_visible_yet_is_retried(server, tmp_pat
         if method == "POST" and path.endswith("/trainjobs") and len(denied) < 2:
             denied.append(path)
             body = json.dumps({"message": message})
-            raise self._error_of(SimpleNamespace(status=403, body=body, reason=""))
+            raise self._error_of(SimpleNamespace(status=403, body=body, reason=""), "POST")
         return ask(self, method, path, *given, **more)
 
     monkeypatch.setattr(Kube, "_ask", asks)
@@ -259,7 +259,7 @@ def test_a_train_job_whose_runtime_is_not_visible_yet_is_retried(server, tmp_pat
         assert launched(tmp_path, "TrainJob", kube=kube).run().last_step == 20
     assert len(denied) == 2
     body = '{"message": "admission webhook \\"q\\" denied"}'
-    refused = kube._error_of(SimpleNamespace(status=403, body=body, reason=""))
+    refused = kube._error_of(SimpleNamespace(status=403, body=body, reason=""), "POST")
     assert "refuses the TrainJob" in str(refused)
 
 

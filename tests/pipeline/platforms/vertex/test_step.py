@@ -16,7 +16,6 @@ from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, m
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import (
     NotStartedError,
-    PipelineError,
     StoppedError,
     TrainingError,
     UnfollowedError,
@@ -147,13 +146,21 @@ def test_a_cancelled_or_removed_job_is_awaited_and_recreated(launch, folder, not
 def test_a_service_that_refuses_for_long_leaves_the_job_for_the_next_try(launch, monkeypatch):
     monkeypatch.setattr(follow, "REFUSED_SECONDS", 0.3)
     with Server(["PERMISSION_DENIED"]) as server:
-        with pytest.raises(UnfollowedError, match=r"the job goes on.*Vertex AI refuses: 403 no") as caught:
+        with pytest.raises(UnfollowedError, match=r"may still run.*Vertex AI refuses: 403 no") as caught:
             launch(server)
         assert (caught.value.exit_code, server.cancelled) == (9, [])
         server.states = ["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
             launch(server)
         assert len(server.created) == 1
+
+
+@pytest.mark.parametrize("code", ["PERMISSION_DENIED", "INVALID_ARGUMENT"])
+def test_each_refused_creation_is_a_training_error(launch, monkeypatch, code):
+    monkeypatch.setattr(follow, "REFUSED_SECONDS", 0.1)
+    with Server([], busy=[code] * 1000) as server, pytest.raises(TrainingError, match="Vertex AI refuses") as caught:
+        launch(server)
+    assert (caught.value.exit_code, server.created) == (5, [])
 
 
 def test_a_job_whose_creation_response_was_lost_is_found(launch, folder):
@@ -177,9 +184,9 @@ def test_a_job_that_cannot_be_created_now_is_created_later(launch, folder, monke
         assert (server.busy, len(server.created)) == ([], 1)
     monkeypatch.setattr(executor, "FOLLOW_SECONDS", 0.1)
     with Server(["JOB_STATE_FAILED"], busy=["RESOURCE_EXHAUSTED"] * 1000) as server:
-        with pytest.raises(PipelineError, match=r"has not answered for .*: 429 not now") as caught:
+        with pytest.raises(NotStartedError, match="no room for the custom job: 429 not now") as caught:
             launch(server)
-        assert server.created == []
+        assert (caught.value.exit_code, server.created) == (10, [])
         assert 0 < len(server.busy) < 1000
     assert "quotas" in caught.value.expected
 
