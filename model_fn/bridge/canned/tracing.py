@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ _FUNCTIONS |= {"Neg": "tf.negative", "Maximum": "tf.maximum", "Minimum": "tf.min
 _FUNCTIONS |= {each: f"tf.{each.lower()}" for each in ("Abs", "Cos", "Exp", "Floor", "Reshape", "Sqrt", "Square")}
 _FUNCTIONS |= {"SquaredDifference": "tf.math.squared_difference", "StopGradient": "tf.stop_gradient"}
 _FUNCTIONS |= {each: f"tf.nn.{each.lower()}" for each in ("Relu", "Elu", "Selu", "Softplus", "Softmax")}
-_FUNCTIONS |= {"DivNoNan": "tf.math.divide_no_nan", "ZerosLike": "tf.zeros_like"}
+_FUNCTIONS |= {"DivNoNan": "tf.math.divide_no_nan", "ZerosLike": "tf.zeros_like", "ExpandDims": "tf.expand_dims"}
 _REDUCTIONS = {"Sum": "tf.reduce_sum", "Mean": "tf.reduce_mean"}
 # Of two outputs, the function returns the first; the other is its gradient.
 _LOSSES = {
@@ -92,16 +93,39 @@ class _Trace:
         return self._varies[op]
 
     def _source(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Returns the tensor that this one equals: tf.losses multiply by weights of 1, and sum over no axis."""
+        """Returns the tensor that this one equals: losses multiply by 1, sum over no axis, and keep a shape."""
         while tensor.ref() not in self._names:
             op, one = tensor.op, None
             if op.type == "Mul":
                 one = next((each for each in op.inputs if each.shape.rank == 0 and self._constant(each) == 1), None)
             is_sum = op.type == "Sum" and np.size(self._constant(op.inputs[1])) == 0
-            if op.type != "Identity" and one is None and not is_sum:
+            is_same = op.type == "Reshape" and self._keeps_shape(*op.inputs)
+            if op.type != "Identity" and one is None and not is_sum and not is_same:
                 break
             tensor = next(each for each in op.inputs if each is not one)
         return tensor
+
+    def _keeps_shape(self, tensor: tf.Tensor, shape: tf.Tensor) -> bool:
+        """Returns whether a reshape changes nothing, whatever the number of examples."""
+        if tensor.shape.rank is None or tensor.shape.as_list().count(None) > 1:
+            return False
+        # A loss has as many values as there are rows of logits.
+        rows = self._source(tensor.op.inputs[0]).ref() if tensor.op.type in _LOSSES else None
+        read = [each.outputs[0] for each in ancestors([shape]) if each.type == "Shape"]
+        for count in (5, 7):
+            sizes = [count if each is None else each for each in tensor.shape]
+            given = {each.ref(): sizes for each in read if each.op.inputs[0].ref() == tensor.ref()}
+            given |= {each.ref(): [count, *each.op.inputs[0].shape[1:]] for each in read if self._is(each, rows)}
+            try:
+                wanted = _run(shape, given)
+                if np.zeros(sizes, bool).reshape(wanted).shape != tuple(sizes):
+                    return False
+            except (tf.errors.InvalidArgumentError, TypeError, ValueError):
+                return False
+        return True
+
+    def _is(self, shape: tf.Tensor, rows: Any) -> bool:
+        return rows is not None and self._source(shape.op.inputs[0]).ref() == rows
 
     def _constant(self, tensor: tf.Tensor) -> Any:
         return None if self._visit(tensor) else _run(tensor)
@@ -146,9 +170,37 @@ class _Trace:
             options = {} if op.inputs[0].shape.rank == axis.size else {"axis": axis.tolist()}
             options |= {"keepdims": True} if op.get_attr("keep_dims") else {}
             return call(_REDUCTIONS[op.type], Source(self._value(op.inputs[0])), **options)
-        if op.type in _FUNCTIONS:
-            return f"{_FUNCTIONS[op.type]}({', '.join(self._value(each) for each in op.inputs)})"
+        if op.type == "StridedSlice" and (index := self._index(op)):
+            return f"{self._value(op.inputs[0], is_operand=True)}[{index}]"
+        if op.type == "OneHot" and op.get_attr("axis") == -1:
+            return f"tf.one_hot({', '.join(self._value(each) for each in op.inputs)})"
+        if op.type == "ConcatV2":
+            *values, axis = map(self._value, op.inputs)
+            return f"tf.concat([{', '.join(values)}], {axis})"
+        # The older one also chooses rows.
+        is_where = op.type == "Select" and op.inputs[0].shape.rank == op.inputs[1].shape.rank is not None
+        if function := _FUNCTIONS.get("SelectV2" if is_where else op.type):
+            return f"{function}({', '.join(self._value(each) for each in op.inputs)})"
         return self._raw(op)
+
+    def _index(self, op: tf.Operation) -> str:
+        """Returns what stands in the brackets of a slice; empty if its numbers are computed."""
+        numbers = [self._constant(each) for each in op.inputs[1:]]
+        if any(each is None for each in numbers):
+            return ""
+        names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+        masks = {name: op.get_attr(f"{name}_mask") for name in names}
+
+        def part(place: int, begin: int, end: int, stride: int) -> str:
+            has = {name for name, mask in masks.items() if mask >> place & 1}
+            if found := has & {"ellipsis", "new_axis", "shrink_axis"}:
+                # The first of them counts.
+                first = min(found, key=names.index)
+                return {"ellipsis": "...", "new_axis": "tf.newaxis"}.get(first, str(begin))
+            limits = ["" if name in has else str(each) for name, each in (("begin", begin), ("end", end))]
+            return ":".join(limits if stride == 1 else [*limits, str(stride)])
+
+        return ", ".join(part(place, *each) for place, each in enumerate(zip(*numbers)))
 
     def _raw(self, op: tf.Operation) -> str:
         """Returns a call of tf.raw_ops with the names of inputs and attributes."""
@@ -171,8 +223,12 @@ class _Trace:
         return call(f"tf.raw_ops.{op.type}", **{renamed.get(name, name): each for name, each in given.items()})
 
 
-def _run(tensor: tf.Tensor) -> Any:
-    """Returns a value that depends on no argument; without the control dependencies, which may."""
+def _run(tensor: tf.Tensor, given: Mapping[Any, Any] = MappingProxyType({})) -> Any:
+    """Returns a value that depends on no argument; without the control dependencies, which may.
+
+    Args:
+        given: Values of tensors, by reference.
+    """
     definition = tf.compat.v1.GraphDef(versions=tensor.graph.graph_def_versions)
     for op in ancestors([tensor], control=False):
         node = definition.node.add()
@@ -181,7 +237,8 @@ def _run(tensor: tf.Tensor) -> Any:
         # Others may not be here.
         node.attr.pop("_class", None)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        return session.run(tf.import_graph_def(definition, return_elements=[tensor.name], name="")[0])
+        known = {ref.deref().name: tf.constant(value, ref.deref().dtype) for ref, value in given.items()}
+        return session.run(tf.import_graph_def(definition, known, [tensor.name], name="")[0])
 
 
 def _constant(value: Any, is_operand: bool) -> str:
