@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Optional
@@ -41,6 +42,11 @@ class Call:
     layer: Any = None
     is_training: bool = False
     variables: Mapping[Any, Sequence[Any]] = dataclasses.field(default_factory=dict)
+
+    def weights(self) -> list[Any]:
+        """Returns all variables of the call that are not cut into parts."""
+        found = self.layer.weights if self.layer else itertools.chain(*self.variables.values())
+        return [each for each in found if hasattr(each, "op")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +128,13 @@ def reached(roots: Sequence[tf.Tensor], stops: Collection[Any]) -> list[tf.Tenso
     return list(found.values())
 
 
+def variable(tensor: tf.Tensor) -> Optional[tf.Operation]:
+    """Returns the variable whose value the tensor is."""
+    if tensor.op.type == "ReadVariableOp":
+        return tensor.op.inputs[0].op
+    return tensor.op if tensor.op.type in VARIABLES and tensor.dtype != tf.resource else None
+
+
 def _predictions(estimator: tf.estimator.Estimator, types: Any) -> list[tf.Tensor]:
     with tf.Graph().as_default():
         tf.compat.v1.train.create_global_step()
@@ -134,10 +147,13 @@ def _output(loss: tf.Tensor, labels: tf.Tensor, calls: Calls, predictions: Seque
     """Returns the last tensor by which alone the layers reach the loss, and most of the predictions."""
     order = {op: index for index, op in enumerate(loss.graph.get_operations())}
     known = sorted(reached([loss], calls), key=lambda each: order[each.op])
+    weights = {variable.op for each in calls.values() for variable in each.weights()}
+    read = {each.op for each in known if each.op.type in VARIABLES} - weights
     found = []
     for each in known:
         others = [other for other in reached([loss], {each.ref()}) if other is not each]
-        is_only = not any(other.ref() in calls or other.op.type in VARIABLES for other in others)
+        # A regularizer reads weights of layers.
+        is_only = not any(other.ref() in calls or other.op in read for other in others)
         is_of_labels = labels.ref() in {before.ref() for before in reached([each], calls)}
         is_of_examples = each.shape.rank == 2 or (each.shape.rank == 1 and each.shape[0] == labels.shape[0])
         if is_only and not is_of_labels and is_of_examples and each.op.type != "Identity":
@@ -146,10 +162,8 @@ def _output(loss: tf.Tensor, labels: tf.Tensor, calls: Calls, predictions: Seque
         served = [sum(_is_of(each, named.name) for each in predictions) for named in found]
         most = max(served)
         return found[0] if not most else [each for each, count in zip(found, served) if count == most][-1]
-    if loss.graph.get_collection(tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES):
-        raise refused("a model_fn whose loss has those of regularizers")
-    read = [each.op.name for each in known if each.op.type in VARIABLES]
-    which = f"reads the variable {read[0]} beside its layers" if read else "is of several outputs of layers"
+    others = [each.op.name for each in known if each.op in read]
+    which = f"reads the variable {others[0]} beside its layers" if others else "is of several outputs of layers"
     raise refused(f"a model_fn whose loss {which}")
 
 

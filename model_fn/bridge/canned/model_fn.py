@@ -13,7 +13,7 @@ from tfx_estimator.model_fn.bridge.canned.columns import Columns, clean
 from tfx_estimator.model_fn.bridge.canned.head import BINARY, CLASSES, MEAN, Head
 from tfx_estimator.model_fn.bridge.canned.optimizers import Optimizer
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
-from tfx_estimator.model_fn.bridge.canned.text import Source, indented
+from tfx_estimator.model_fn.bridge.canned.text import Source, indented, literal
 from tfx_estimator.model_fn.bridge.canned.text import call as written
 from tfx_estimator.model_fn.bridge.canned.tracing import lines_between
 from tfx_estimator.model_fn.bridge.canned.writing import KERAS
@@ -43,18 +43,27 @@ def write(
     logits = _Network(called, columns).value(called.logits)
     shape = ", ".join(["batch", *map(str, called.logits.shape[1:])])
     output = f"the model_fn's {called.logits.op.name}, [{shape}]"
-    network = writing.Network(
-        "a network", "the model_fn of an Estimator", "model_fn", columns, logits, head(called), _loss(called), output
-    )
+    loss, reads = _loss(called, columns)
+    origin = "the model_fn of an Estimator"
+    network = writing.Network("a network", origin, "model_fn", columns, logits, head(called), loss, output, reads)
     return writing.compose(network, optimizers, is_keras_3)
 
 
-def _loss(called: Called) -> str:
-    given = {"labels": called.labels, "logits": called.logits}
-    given |= {"weights": called.features[called.weight]} if called.weight else {}
-    lines = ['"""Returns the loss of a batch, like the model_fn."""']
-    lines += lines_between("the loss of the model_fn", given, called.training.spec.loss)
-    return f"def loss(labels, logits, weights=None):\n{indented(lines)}\n"
+def _loss(called: Called, columns: Columns) -> tuple[str, bool]:
+    """Writes the loss; returns whether it reads weights, as a regularizer's does."""
+    names = {called.labels.ref(): "labels", called.logits.ref(): "logits"}
+    names |= {called.features[called.weight].ref(): "weights"} if called.weight else {}
+    read = {}
+    for each in calls.reached([called.training.spec.loss], {called.logits.ref()}):
+        if variable := calls.variable(each):
+            if not (place := columns.weights.get(variable.name)):
+                raise refused(f"a loss that reads the variable {variable.name}, which is of no layer,")
+            names[each.ref()] = read[place] = clean(place)
+    lines = lines_between("the loss of the model_fn", names, called.training.spec.loss)
+    lines = [f"{name} = tf.convert_to_tensor(variables[{literal(place)}])" for place, name in read.items()] + lines
+    given = "labels, logits, weights=None" + ", variables=None" * bool(read)
+    lines = ['"""Returns the loss of a batch, like the model_fn."""', *lines]
+    return f"def loss({given}):\n{indented(lines)}\n", bool(read)
 
 
 # Options of layers that are not written.
@@ -116,7 +125,7 @@ class _Network:
         given = [each for each in calls.reached([tensor], stops) if each.ref() in stops]
         names = ["value"] if len(given) == 1 else [f"value_{index}" for index in range(1, len(given) + 1)]
         # Before what they need: it names a variable.
-        lines = lines_between("the model_fn", dict(zip(names, given)), tensor)
+        lines = lines_between("the model_fn", {each.ref(): name for name, each in zip(names, given)}, tensor)
         values = [self.value(each) for each in given]
         kind = clean(tensor.op.name.rpartition("/")[2]).strip("_").lower()
         function, name = self._columns.variable(f"compute_{kind}"), self._columns.layer(f"computed_{kind}")

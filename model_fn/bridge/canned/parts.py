@@ -350,13 +350,16 @@ class ProximalAdagrad(tf.keras.optimizers.legacy.Adagrad):
         return tf.raw_ops.ResourceSparseApplyProximalAdagrad(grad=grad, indices=indices, **options)
 
 
+def weights_of(model):
+    """Returns the variables of a model's layers, by LAYER/VARIABLE."""
+    pairs = [(layer, variable) for layer in model.layers for variable in layer.weights]
+    return {f"{layer.name}/{each.name.rpartition('/')[2].partition(':')[0]}": each for layer, each in pairs}
+
+
 def places(model):
     """Returns a compiled model's variables: LAYER/VARIABLE, and LAYER/VARIABLE/SLOT of an optimizer."""
-    found, names = {}, {}
-    for layer in model.layers:
-        for variable in layer.weights:
-            names[id(variable)] = f"{layer.name}/{variable.name.rpartition('/')[2].partition(':')[0]}"
-            found[names[id(variable)]] = variable
+    found = weights_of(model)
+    names = {id(variable): name for name, variable in found.items()}
     for optimizer, variables in model.trained():
         optimizer._create_all_weights(variables)  # as its first step would
         for variable in variables:

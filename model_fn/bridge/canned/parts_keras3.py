@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.bridge.canned.parts import weights_of
+
 
 class Steps(tf.keras.optimizers.Optimizer):
     """Updates by one TensorFlow operation, which changes only the batch's rows of an embedding.
@@ -166,11 +168,8 @@ class CenteredPlainRMSprop(PlainRMSprop):
 
 def places(model):
     """Returns a compiled model's variables: LAYER/VARIABLE, and LAYER/VARIABLE/SLOT of an optimizer."""
-    found, names = {}, {}
-    for layer in model.layers:
-        for variable in layer.weights:
-            names[id(variable)] = f"{layer.name}/{variable.name}"
-            found[names[id(variable)]] = variable
+    found = weights_of(model)
+    names = {id(variable): name for name, variable in found.items()}
     for optimizer, variables in model.trained():
         optimizer.build(variables)
         for name, slots in optimizer.slots.items():

@@ -24,6 +24,7 @@ _FUNCTIONS |= {each: f"tf.{each.lower()}" for each in ("Abs", "Cos", "Exp", "Flo
 _FUNCTIONS |= {"SquaredDifference": "tf.math.squared_difference", "StopGradient": "tf.stop_gradient"}
 _FUNCTIONS |= {each: f"tf.nn.{each.lower()}" for each in ("Relu", "Elu", "Selu", "Softplus", "Softmax")}
 _FUNCTIONS |= {"DivNoNan": "tf.math.divide_no_nan", "ZerosLike": "tf.zeros_like", "ExpandDims": "tf.expand_dims"}
+_FUNCTIONS |= {"L2Loss": "tf.nn.l2_loss"}
 _REDUCTIONS = {"Sum": "tf.reduce_sum", "Mean": "tf.reduce_mean"}
 # Of two outputs, the function returns the first; the other is its gradient.
 _LOSSES = {
@@ -45,16 +46,16 @@ def lines_of(title: str, function: Callable[..., Any], arguments: Mapping[str, t
     with tf.Graph().as_default():
         given = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in arguments.items()}
         result = tf.convert_to_tensor(function(**given) if len(given) > 1 else function(*given.values()))
-        return lines_between(title, given, result)
+        return lines_between(title, {tensor.ref(): name for name, tensor in given.items()}, result)
 
 
-def lines_between(title: str, given: Mapping[str, tf.Tensor], result: tf.Tensor) -> list[str]:
-    """Returns the body of a function of the given tensors, by argument name, that computes the result of a graph.
+def lines_between(title: str, given: dict[Any, str], result: tf.Tensor) -> list[str]:
+    """Returns the body of a function that computes the result of a graph from tensors, named by reference.
 
     Raises:
         UserCodeError: An operation between them cannot be written.
     """
-    return _Trace(title, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
+    return _Trace(title, given).lines(result)
 
 
 class _Trace:

@@ -92,6 +92,7 @@ class Network:
     head: Head
     loss: str
     output: str
+    loss_reads_weights: bool = False
 
 
 def write(
@@ -156,7 +157,8 @@ def compose(network: Network, optimizers: Mapping[str, Optimizer], is_keras_3: b
         *(inspect.getsource(kind) for kind in vars(parts_keras3).values() if _is_of(own, kind)),
         _optimizers(optimizers, "" if is_keras_3 else "tf.keras.optimizers.legacy."),
         _dense(columns.inputs),
-        _model(head, is_keras_3),
+        _model(network, is_keras_3),
+        inspect.getsource(parts.weights_of),
         inspect.getsource((parts_keras3 if is_keras_3 else parts).places),
         inspect.getsource(parts.restore),
     ]
@@ -170,10 +172,12 @@ def _dense(inputs: Mapping[str, Input]) -> str:
     return inspect.getsource(parts.dense_numbers).replace("dense_numbers", "dense")
 
 
-def _model(head: Head, is_keras_3: bool) -> str:
+def _model(network: Network, is_keras_3: bool) -> str:
     """Returns the model's source; for Keras 3, and for a sum, without the division of the loss by replicas."""
     source = inspect.getsource(parts.EstimatorModel)
-    if is_keras_3 or head.is_sum:
+    if network.loss_reads_weights:
+        source = source.replace("loss(labels, logits, weights)", "loss(labels, logits, weights, weights_of(self))")
+    if is_keras_3 or network.head.is_sum:
         source = re.sub(r" *# Under a strategy.*\n *part = .*\n", "", source).replace(
             "gradient(part,", "gradient(value,"
         )

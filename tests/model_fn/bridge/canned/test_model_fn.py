@@ -110,6 +110,20 @@ def wide(features: Any, labels: Any, mode: str) -> Any:
     return spec(mode, logits, loss, lambda loss: trained(loss, train.AdamOptimizer(0.01)))
 
 
+def penalties(features: Any, labels: Any, mode: str) -> Any:
+    """Regularizers of a layer, and a decay of all weights, as losses."""
+    net = input_layer(features, [column.embedding_column(kinds(), 3)])
+    net = layers.dense(net, 4, tf.nn.relu, kernel_regularizer=tf.keras.regularizers.l1_l2(0.01, 0.1))
+    logits = layers.dense(net, 3, kernel_regularizer=lambda kernel: 0.2 * tf.nn.l2_loss(kernel))
+
+    def loss() -> tf.Tensor:
+        decayed = [tf.nn.l2_loss(each) for each in v1.trainable_variables() if "bias" not in each.name]
+        found = v1.losses.sparse_softmax_cross_entropy(labels, logits)
+        return found + v1.losses.get_regularization_loss() + 0.05 * tf.add_n(decayed)
+
+    return spec(mode, logits, loss)
+
+
 def price(features: Any, labels: Any, mode: str) -> Any:
     """Two towers, whose product in the unit of the labels is predicted."""
     one, other = (layers.dense(features["sizes"], 4) for _ in range(2))
@@ -163,11 +177,21 @@ def test_the_logits_and_the_next_steps_equal_the_model_fns(model_dir: Path, tmp_
     assert "ExponentialDecay(" in source
 
 
-def test_layers_that_meet_and_weighted_examples_go_over(tmp_path: Path) -> None:
-    estimator(wide, tmp_path).train(input_fn, steps=5)
-    proof = convert(estimator(wide, tmp_path), input_fn, eval_fn, str(tmp_path / "converted"), "keras2")
+@pytest.mark.parametrize(
+    ("function", "to", "tensors"),
+    [
+        (wide, "keras2", {"weight": 9, "slot": 10, "hyperparameter": 2, "step": 1}),
+        (penalties, "keras2", {"weight": 5, "slot": 5, "step": 1}),
+        pytest.param(penalties, "keras3", {"weight": 5, "slot": 5, "step": 1}, marks=needs_keras_3),
+    ],
+)
+def test_layers_that_meet_weighted_examples_and_penalties_go_over(
+    function: Any, to: str, tensors: dict[str, int], tmp_path: Path
+) -> None:
+    estimator(function, tmp_path).train(input_fn, steps=5)
+    proof = convert(estimator(function, tmp_path), input_fn, eval_fn, str(tmp_path / "converted"), to)
     check(proof, tmp_path / "converted")
-    assert proof.tensors == {"weight": 9, "slot": 10, "hyperparameter": 2, "step": 1}
+    assert proof.tensors == tensors
 
 
 def test_the_model_returns_what_is_predicted(tmp_path: Path) -> None:
@@ -214,7 +238,7 @@ def test_a_written_loss_has_the_same_value_and_gradient(name: str) -> None:
         loss = LOSSES[name](**given)
         fed = dict(zip(given.values(), (labels, logits)))
         expected = session.run([loss, *tf.gradients(loss, given["logits"])], fed)
-        lines = lines_between("the loss", given, loss)
+        lines = lines_between("the loss", {each.ref(): name for name, each in given.items()}, loss)
     # As people write it: what TensorFlow adds for other ranks is left out.
     assert not any(each in "".join(lines) for each in ("raw_ops", "reshape")) or name == "head"
     made: dict[str, Any] = {"tf": tf}
@@ -229,15 +253,6 @@ def test_a_written_loss_has_the_same_value_and_gradient(name: str) -> None:
 def variable(features: Any, labels: Any, mode: str) -> Any:
     net = input_layer(features, [column.numeric_column("width")])
     return of_classes(mode, labels, tf.matmul(net, v1.get_variable("mine", [1, 3])))
-
-
-def penalty(features: Any, labels: Any, mode: str) -> Any:
-    logits = layers.dense(features["sizes"], 3, kernel_regularizer=tf.keras.regularizers.l2(0.1))
-    return spec(
-        mode,
-        logits,
-        lambda: v1.losses.sparse_softmax_cross_entropy(labels, logits) + v1.losses.get_regularization_loss(),
-    )
 
 
 def constrained(features: Any, labels: Any, mode: str) -> Any:
@@ -284,7 +299,6 @@ def of_two(features: Any, labels: Any, mode: str) -> Any:
     ("function", "named"),
     [
         (variable, "the model_fn, which reads the variable mine without a layer,"),
-        (penalty, "a model_fn whose loss has those of regularizers"),
         (constrained, "the kernel_constraint of the layer dense"),
         (own_loss, "a model_fn whose loss is of several outputs of layers"),
         (clipped, "a gradient that the model_fn changes before it applies it, by clip_by_global_norm/"),
