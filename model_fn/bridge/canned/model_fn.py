@@ -97,9 +97,24 @@ class _Network:
 
     def _feature(self, tensor: tf.Tensor) -> str:
         name, shape = self._features[tensor.ref()], tensor.shape
-        if tensor.dtype != tf.float32 or shape.rank != 2 or shape[1] is None:
-            raise refused(f"the feature {name!r}, which a layer takes without a column and is no row of floats,")
-        return self._columns.input(name, "float32", shape[1])
+        if tensor.dtype != tf.float32 or shape.rank not in (1, 2) or None in shape[1:]:
+            raise refused(
+                f"the feature {name!r} of {tensor.dtype.name} and shape {shape}, which is taken without a column,",
+                "take it by a column of tf.feature_column; or keep all of it, by --estimator and --to kept",
+            )
+        value = self._columns.input(name, "float32", shape[1] if shape.rank == 2 else 1)
+        if shape.rank == 2:
+            return value
+        return self._function("flat", f"flat_{clean(name)}", ["value"], ["return tf.reshape(value, [-1])"], [value])
+
+    def _function(self, function: str, name: str, arguments: list[str], lines: list[str], values: list[str]) -> str:
+        """Writes a function, and a layer that calls it on values."""
+        function, name = self._columns.variable(function), self._columns.layer(name)
+        self._columns.function(function, arguments, lines)
+        self._columns.parts.add("Computed")
+        made = written("Computed", Source(function), name=name)
+        inputs = values[0] if len(values) == 1 else f"[{', '.join(values)}]"
+        return self._columns.line(name, f"{made}({inputs})")
 
     def _joined(self, call: Call) -> str:
         """Writes the columns of an input_layer."""
@@ -128,12 +143,7 @@ class _Network:
         lines = lines_between("the model_fn", {each.ref(): name for name, each in zip(names, given)}, tensor)
         values = [self.value(each) for each in given]
         kind = clean(tensor.op.name.rpartition("/")[2]).strip("_").lower()
-        function, name = self._columns.variable(f"compute_{kind}"), self._columns.layer(f"computed_{kind}")
-        self._columns.function(function, names, lines)
-        self._columns.parts.add("Computed")
-        made = written("Computed", Source(function), name=name)
-        inputs = values[0] if len(values) == 1 else f"[{', '.join(values)}]"
-        return self._columns.line(name, f"{made}({inputs})")
+        return self._function(f"compute_{kind}", f"computed_{kind}", names, lines, values)
 
     def _layer(self, call: Call, kind: str, *args: Any, **options: Any) -> str:
         value, layer = self.value(call.given), call.layer

@@ -126,7 +126,8 @@ def penalties(features: Any, labels: Any, mode: str) -> Any:
 
 def price(features: Any, labels: Any, mode: str) -> Any:
     """Two towers, whose product in the unit of the labels is predicted."""
-    one, other = (layers.dense(features["sizes"], 4) for _ in range(2))
+    one = layers.dense(features["sizes"], 4)
+    other = layers.dense(tf.stack([features["width"], features["weight"]], axis=1), 4)
     result = 10.0 * tf.reduce_sum(one * other, axis=1) + 3.0
     if mode == MODE.PREDICT:
         return tf.estimator.EstimatorSpec(mode, predictions={"price": result, "is_high": result > 3.0})
@@ -200,8 +201,8 @@ def test_the_model_returns_what_is_predicted(tmp_path: Path) -> None:
     check(proof, tmp_path / "converted")
     expected = [each["price"] for each in estimator(price, tmp_path).predict(eval_fn)]
     code = "import tfx_estimator, json, network, numpy as np; model = network.network(); network.restore(model); "
-    code += "print(json.dumps(model.predict({'sizes': np.load('sizes.npy')}, verbose=0).tolist()))"
-    np.save(tmp_path / "converted" / "sizes.npy", FEATURES["sizes"])
+    code += "print(json.dumps(model.predict(dict(np.load('given.npz')), verbose=0).tolist()))"
+    np.savez(tmp_path / "converted" / "given.npz", **{name: FEATURES[name] for name in ("sizes", "width", "weight")})
     done = run_python("-c", code, cwd=tmp_path / "converted")
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(json.loads(done.stdout.splitlines()[-1]), expected, rtol=1e-5)
