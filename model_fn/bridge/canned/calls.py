@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Optional
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge import session
@@ -181,7 +183,7 @@ def _is_of(prediction: tf.Tensor, name: str) -> bool:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[Calls]:
-    """Records the calls of `input_layer` and of known layers in this context."""
+    """Records the calls of `input_layer`, of known layers and of `tf.nn.dropout` in this context."""
     from tensorflow.python.feature_column import feature_column
 
     found: Calls = {}
@@ -207,8 +209,23 @@ def recorded() -> Iterator[Calls]:
         found[result.ref()] = Call(dict(features), variables=variables)
         return result
 
+    def dropping(made: Any) -> Any:
+        def dropped(x: Any, *args: Any, **kwargs: Any) -> Any:
+            result = made(x, *args, **kwargs)
+            given = inspect.signature(made).bind(x, *args, **kwargs).arguments
+            rate = given["rate"] if given.get("rate") is not None else 1 - given["keep_prob"]
+            rate = tf.get_static_value(rate) if tf.is_tensor(rate) else rate
+            if result is not x and rate is not None and given.get("noise_shape") is None:
+                # A float32, as in the graph.
+                found[result.ref()] = Call(x, tf.keras.layers.Dropout(float(str(np.float32(rate)))), True)
+            return result
+
+        return dropped
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(feature_column, joined.__name__, joining))
+        for place in (tf.nn, tf.compat.v1.nn):
+            stack.enter_context(mock.patch.object(place, "dropout", dropping(place.dropout)))
         for kind in {base for each in kinds for base in each.__mro__ if "__call__" in vars(base)}:
             stack.enter_context(mock.patch.object(kind, "__call__", recording(vars(kind)["__call__"])))
         yield found

@@ -113,6 +113,8 @@ def wide(features: Any, labels: Any, mode: str) -> Any:
 def penalties(features: Any, labels: Any, mode: str) -> Any:
     """Regularizers of a layer, and a decay of all weights, as losses."""
     net = input_layer(features, [column.embedding_column(kinds(), 3)])
+    if mode == MODE.TRAIN:
+        net = v1.nn.dropout(tf.nn.dropout(net, 0.1), keep_prob=0.8)
     net = layers.dense(net, 4, tf.nn.relu, kernel_regularizer=tf.keras.regularizers.l1_l2(0.01, 0.1))
     logits = layers.dense(net, 3, kernel_regularizer=lambda kernel: 0.2 * tf.nn.l2_loss(kernel))
 
@@ -193,6 +195,7 @@ def test_layers_that_meet_weighted_examples_and_penalties_go_over(
     proof = convert(estimator(function, tmp_path), input_fn, eval_fn, str(tmp_path / "converted"), to)
     check(proof, tmp_path / "converted")
     assert proof.tensors == tensors
+    assert proof.draws == dict.fromkeys(("estimator", "keras"), 2 if function is penalties else 0)
 
 
 def test_the_model_returns_what_is_predicted(tmp_path: Path) -> None:
@@ -276,7 +279,8 @@ def clipped(features: Any, labels: Any, mode: str) -> Any:
 
 
 def drawn(features: Any, labels: Any, mode: str) -> Any:
-    return of_classes(mode, labels, layers.dense(tf.nn.dropout(layers.dense(features["sizes"], 3), 0.2), 3))
+    net = layers.dense(features["sizes"], 3)
+    return of_classes(mode, labels, layers.dense(net + tf.random.normal(tf.shape(net)), 3))
 
 
 def changed(features: Any, labels: Any, mode: str) -> Any:
@@ -303,7 +307,7 @@ def of_two(features: Any, labels: Any, mode: str) -> Any:
         (constrained, "the kernel_constraint of the layer dense"),
         (own_loss, "a model_fn whose loss is of several outputs of layers"),
         (clipped, "a gradient that the model_fn changes before it applies it, by clip_by_global_norm/"),
-        (drawn, "the model_fn, which creates the TensorFlow operation RandomUniform,"),
+        (drawn, "the model_fn, which creates the TensorFlow operation RandomStandardNormal,"),
         (changed, "the feature 'width', which the model_fn computes,"),
         (reused, "the layer of the variable one/bias, which is used twice,"),
         (of_two, r"a model_fn that trains by .*AdagradOptimizer and .*AdamOptimizer, in place of one"),
