@@ -28,7 +28,7 @@ class Proof:
             its own size. They are not compared.
         draws: Number of random operations in a step, on each side; they draw the same numbers for the proof.
         served: Weights that the Estimator serves with other values than it trains, such as moving averages.
-        compared: The compared output of the model_fn: `logits` or `probabilities`.
+        compared: The compared output of the model_fn: `logits`, `probabilities` or its operation's name.
         tensors: Number of converted tensors, by kind.
         steps: Number of the compared steps; fewer if the data end.
     """

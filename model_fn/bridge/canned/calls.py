@@ -1,4 +1,4 @@
-"""What a model_fn of feature columns and layers calls, and where its logits are."""
+"""What a model_fn of feature columns and layers calls, and what a model in its place returns."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ class Called:
         calls: By their outputs.
         trained: Names of the variables that it trains.
         features: The placeholders of dense features, by name.
+        logits: What the model returns; in most model_fns the logits.
         weight: The feature that the loss reads; None if there is none.
     """
 

@@ -66,10 +66,12 @@ def convert(
     if canned:
         training = session.training(estimator, types)
         head, write, scores = canned.head, functools.partial(writing.write, canned), session.scores
+        compared = session.LOGITS
     else:
         called = calls.call(estimator, types)
         training, described = called.training, {"network": optimizers.describe(called.optimizer)}
         head, write, scores = model_fn.head(called), functools.partial(model_fn.write, called), called.scores
+        compared = called.logits.op.name
     described = {
         part: optimizers.with_values(each, weights.hyperparameters(reader, applied))
         for (part, each), applied in zip(described.items(), training.applied)
@@ -95,7 +97,7 @@ def convert(
             is_here = not is_keras_3 and tf.compat.v1.executing_eagerly_outside_functions()
             result = trial.compare(*given) if is_here else fresh.ask(command, *given, is_keras_3=is_keras_3)
         counts = collections.Counter(each.tensor.kind for each in placed)
-        proof = Proof(**result, tensors=dict(counts))
+        proof = Proof(**result, tensors=dict(counts), compared=compared)
         write_json(os.path.join(draft, PROOF), proof.to_dict())
         if canned:
             also(draft, canned)

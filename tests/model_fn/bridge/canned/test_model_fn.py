@@ -202,6 +202,7 @@ def test_the_model_returns_what_is_predicted(tmp_path: Path) -> None:
     estimator(price, tmp_path).train(input_fn, steps=5)
     proof = convert(estimator(price, tmp_path), input_fn, eval_fn, str(tmp_path / "converted"), "keras2")
     check(proof, tmp_path / "converted")
+    assert (proof.compared, proof.lines()[2].split()[2:4]) == ("add", ["add,", "estimator"])
     expected = [each["price"] for each in estimator(price, tmp_path).predict(eval_fn)]
     code = "import tfx_estimator, json, network, numpy as np; model = network.network(); network.restore(model); "
     code += "print(json.dumps(model.predict(dict(np.load('given.npz')), verbose=0).tolist()))"
@@ -263,6 +264,12 @@ def constrained(features: Any, labels: Any, mode: str) -> Any:
     return of_classes(mode, labels, layers.dense(features["sizes"], 3, kernel_constraint=tf.keras.constraints.NonNeg()))
 
 
+def noisy(features: Any, labels: Any, mode: str) -> Any:
+    net = layers.dense(features["sizes"], 4)
+    net = layers.dropout(net, noise_shape=[1, 4], training=mode == MODE.TRAIN)
+    return of_classes(mode, labels, layers.dense(net, 3))
+
+
 def own_loss(features: Any, labels: Any, mode: str) -> Any:
     one, other = (layers.dense(features["sizes"], 3) for _ in range(2))
     return spec(mode, one, lambda: tf.reduce_mean(one) + tf.reduce_mean(other))
@@ -305,6 +312,7 @@ def of_two(features: Any, labels: Any, mode: str) -> Any:
     [
         (variable, "the model_fn, which reads the variable mine without a layer,"),
         (constrained, "the kernel_constraint of the layer dense"),
+        (noisy, "the noise_shape of the layer dropout"),
         (own_loss, "a model_fn whose loss is of several outputs of layers"),
         (clipped, "a gradient that the model_fn changes before it applies it, by clip_by_global_norm/"),
         (drawn, "the model_fn, which creates the TensorFlow operation RandomStandardNormal,"),
