@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.common.resolver import Resolver
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 from tfx.orchestration import metadata
@@ -23,10 +21,7 @@ from tfx_estimator.components.evaluator import Evaluator
 from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.components.evaluator.extractors import find_features
 from tfx_estimator.components.evaluator.trial import try_metrics
-from tfx_estimator.components.example_validator import ExampleValidator
-from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.pusher import Pusher
-from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import AS_IS, RESIZED, Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
@@ -34,9 +29,9 @@ from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.transform.executor import TF1
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
-from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.ingestion import ingest
 from tfx_estimator.pipeline.platforms.registry import BY_NAME, resolve
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
@@ -73,32 +68,24 @@ def create_pipeline(
         rerun = declaration.rerun
         search_paths, declared = search_paths or declaration.search_paths, declared or declaration.declared
         declaration = declaration.declaration
-    source = open_source(declaration.data)
-    image_shape = source.info.image_shape
+    ingested = ingest(declaration)
+    examples, schema, task, image_shape = ingested.examples, ingested.schema, ingested.task, ingested.image_shape
     trainer, transform = declaration.trainer, declaration.transform
-    measured = eval_config(declaration.evaluator, source.info.label_names)
+    measured = eval_config(declaration.evaluator, task.names)
     if declaration.evaluator.metrics:
         # Otherwise a wrong metric would fail only after training.
-        try_metrics(measured, source.info.num_classes)
-
-    example_gen = TfdsExampleGen(declaration.data.copy(update={"shards": declaration.shards}))
-    examples = example_gen.outputs["examples"]
-    schema = ImageSchemaGen(examples=examples)
-    statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
-    validator = ExampleValidator(
-        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], image_bytes=math.prod(image_shape)
-    )
+        try_metrics(measured, len(task.names))
 
     transform_graph = Transform(
         examples=examples,
-        schema=schema.outputs["schema"],
+        schema=schema,
         module_file=None if target else transform.module_file,
         preprocessing_fn=preprocessing_fn(transform, target),
-        # The Trainer applies the graph to its batches: storing every image as floats would take four times the space.
-        materialize=False,
+        # The Trainer applies the graph to its batches of images: stored as floats these take four times the space.
+        materialize=ingested.is_table,
         disable_statistics=True,
         custom_config={
-            "image_shape": list(image_shape),
+            **({} if ingested.is_table else {"image_shape": list(image_shape)}),
             # TFX's cache key has the function's name only.
             "source": fingerprint_source(transform.target, search_paths),
             **({"files": read_files.hashes(transform.files)} if transform.files else {}),
@@ -106,15 +93,15 @@ def create_pipeline(
         },
     )
     # No training on invalid examples.
-    transform_graph.add_upstream_node(validator)
+    transform_graph.add_upstream_node(ingested.nodes[-1])
 
     # Other weights in the same file result in another model.
     weights = [trainer.warm_start.fingerprint()] if trainer.warm_start else []
     # Shared by the Tuner's trials and the Trainer.
     training = {
-        "examples": examples,
+        "examples": transform_graph.outputs["transformed_examples"] if ingested.is_table else examples,
         "transform_graph": transform_graph.outputs["transform_graph"],
-        "schema": schema.outputs["schema"],
+        "schema": schema,
         **(travelling_function(trainer) if target else built_in_function(trainer)),
         "train_args": trainer_pb2.TrainArgs(num_steps=trainer.train_steps or 0),
         "eval_args": trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
@@ -123,7 +110,7 @@ def create_pipeline(
             stall_timeout=trainer.stall_timeout,
             declaration=travelling_declaration(declaration, target),
             image_shape=image_shape,
-            label_names=source.info.label_names,
+            label_names=task.names,
             declared=tuple(path for path in declared if not target or path.startswith("trainer.")),
             path="" if trainer.module_file else trainer.path,
             encoded=_encoded(declaration, image_shape),
@@ -145,9 +132,11 @@ def create_pipeline(
         model=trained.outputs["model"],
         eval_config=measured,
         example_splits=[declaration.data.splits.evaluated],
-        schema=schema.outputs["schema"],
+        schema=schema,
         # Slices by the label do not depend on the preprocessing.
-        transform_graph=transform_graph.outputs["transform_graph"] if find_features(measured, (IMAGE, LABEL)) else None,
+        transform_graph=transform_graph.outputs["transform_graph"]
+        if ingested.is_table or find_features(measured, (IMAGE, LABEL))
+        else None,
         **found,
     )
 
@@ -163,10 +152,7 @@ def create_pipeline(
         pipeline_name=declaration.name,
         pipeline_root=folders.root,
         components=[
-            example_gen,
-            schema,
-            statistics,
-            validator,
+            *ingested.nodes,
             transform_graph,
             *([tuner] if tuner else []),
             trained,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
@@ -17,12 +19,12 @@ class ImageExampleValidatorSpec(standard_component_specs.ExampleValidatorSpec):
 
     PARAMETERS = {
         **standard_component_specs.ExampleValidatorSpec.PARAMETERS,
-        executor.IMAGE_BYTES_KEY: component_spec.ExecutionParameter(type=int),
+        executor.IMAGE_BYTES_KEY: component_spec.ExecutionParameter(type=int, optional=True),
     }
 
 
 class ExampleValidator(base_component.BaseComponent):
-    """TFX's ExampleValidator, which also checks the length of every image and stops the pipeline on an anomaly.
+    """TFX's ExampleValidator, which stops the pipeline on an anomaly, and checks the length of every image.
 
     TFX's own writes the anomalies, and the pipeline continues.
 
@@ -35,13 +37,15 @@ class ExampleValidator(base_component.BaseComponent):
         statistics: Channel of StatisticsGen's `statistics`. StatisticsGen needs the schema too: it measures lengths
             because of the schema's image domain.
         schema: Channel of ImageSchemaGen's `schema`.
-        image_bytes: Length of every image: height * width * channels.
+        image_bytes: Length of every image: height * width * channels; None for a table.
     """
 
     SPEC_CLASS = ImageExampleValidatorSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(executor.Executor)
 
-    def __init__(self, statistics: types.BaseChannel, schema: types.BaseChannel, image_bytes: int) -> None:
+    def __init__(
+        self, statistics: types.BaseChannel, schema: types.BaseChannel, image_bytes: Optional[int] = None
+    ) -> None:
         spec = ImageExampleValidatorSpec(
             statistics=statistics,
             schema=schema,

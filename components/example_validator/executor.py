@@ -30,14 +30,18 @@ class Executor(tfx_executor.Executor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Writes the anomalies of each split."""
-        self._image_bytes = exec_properties[IMAGE_BYTES_KEY]
+        self._image_bytes = exec_properties.get(IMAGE_BYTES_KEY)
         self._found: list[str] = []
         output = super().Do(input_dict, output_dict, exec_properties)
         if self._found:
             raise DataValidationError(
                 f"the examples have {len(self._found)} anomalies:\n  - " + "\n  - ".join(self._found),
-                expected=f"in every example one {IMAGE!r} of {self._image_bytes:,} bytes and one label in range",
-                todo="fix the data set (or data.image_size), then run the pipeline again",
+                expected=f"in every example one {IMAGE!r} of {self._image_bytes:,} bytes and one label in range"
+                if self._image_bytes
+                else "examples that fit the schema",
+                todo="fix the data set (or data.image_size), then run the pipeline again"
+                if self._image_bytes
+                else "correct the rows, or the schema that data.schema names, then run the pipeline again",
             )
         return output
 
@@ -45,7 +49,7 @@ class Executor(tfx_executor.Executor):
         anomalies = super()._Validate(inputs, outputs)
         (statistics,) = inputs[standard_component_specs.STATISTICS_KEY].datasets
         folder = outputs[labels.SCHEMA_DIFF_PATH]
-        if _check_lengths(statistics, self._image_bytes, anomalies):
+        if self._image_bytes and _check_lengths(statistics, self._image_bytes, anomalies):
             writer_utils.write_anomalies(os.path.join(folder, tfx_executor.DEFAULT_FILE_NAME), anomalies)
         split = os.path.basename(os.path.normpath(folder)).removeprefix("Split-")
         self._found += (f"split {split!r}, {line}" for line in _lines(anomalies, statistics))

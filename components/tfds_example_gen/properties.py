@@ -16,6 +16,8 @@ DATA_KEY = "data"
 LOCATION_KEY = "location"
 FINGERPRINT_KEY = "fingerprint"
 _LOCATION = ("dataset", "version", "data_dir", "download")
+# Of tables, which TFX's own components read.
+_OF_TABLES = ("csv", "schema", "label", "weight", "task", "split_by")
 
 # Properties of the artifact.
 DATASET = "dataset"
@@ -38,6 +40,8 @@ def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
     """Returns the execution properties of a `data` section."""
     values = {**data.dict(), "shards": data.shards_for()}
     location = {name: values.pop(name) for name in _LOCATION}
+    for name in _OF_TABLES:
+        del values[name]
     # As earlier versions wrote it, to keep their caches valid.
     if data.splits.test is None:
         del values["splits"]["test"]

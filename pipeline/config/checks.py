@@ -25,6 +25,7 @@ from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import TRAINING
+from tfx_estimator.pipeline.config.table import check_table
 from tfx_estimator.pipeline.config.tracking import check_tracking
 from tfx_estimator.pipeline.config.travel_checks import check_credentials, check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -39,8 +40,7 @@ _SLICES, _LABEL = "evaluator.slices", "label"
 def check(case: Case) -> list[Problem]:
     """Runs all checks."""
     return [
-        *_data(case.declaration, case.reading),
-        *_tfds_name(case),
+        *(check_table(case) if case.data.csv else (*_data(case.declaration, case.reading), *_tfds_name(case))),
         *_code(case),
         *check_class_weights(case.declaration, case.reading.classes if case.reading else ()),
         *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
@@ -58,7 +58,8 @@ def check(case: Case) -> list[Problem]:
 def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Problem]:
     data = declaration.data
     if not data.dataset.strip():
-        yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
+        todo = "name one: dataset: mnist; or a table of features: csv: FILE"
+        yield Problem("data.dataset", "it is empty", "a data set's name or folder", todo)
     elif is_path(data.dataset) and not is_address(data.dataset):
         yield from _check_folder_or_table(data.dataset)
     if reading and (error := reading.refusal):
@@ -139,6 +140,7 @@ def _places(declaration: Declaration) -> Iterator[Problem]:
             what, todo = "there is no such file or folder", "check the path: it is relative to the declaration's folder"
             yield Problem(f"{name}.files", what, "files that your code reads", todo, value=file)
     places = {"data.dataset": data.dataset, "data.data_dir": data.data_dir, "pusher.destination": destination}
+    places |= {"data.csv": data.csv, "data.schema": data.schema}
     for path, value in places.items():
         if value is not None and is_address(value) and (reason := reject_store(value)):
             yield Problem(path, reason, "gs://BUCKET/FOLDER, or a path", "copy it there, or name a path", value=value)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
 from tfx_estimator.pipeline.user_data.names import by_role
 
 _SHARDS = 8
+# TFX's default.
+_BUCKETS = {"train": 2, "eval": 1}
 _Side = Annotated[int, Limits(1, le=4096)]
 TF1 = "your modules are written for TensorFlow 1: `import tensorflow` gives them tf.compat.v1, with tf.contrib"
 FILES = "files, and folders of files, that your code reads unseen: a change of one repeats the "
@@ -28,16 +31,16 @@ _PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUN
 class Splits(Section):
     """The splits for training, evaluation while training, and the Evaluator, as TFDS split expressions.
 
-    See https://www.tensorflow.org/datasets/splits.
+    See https://www.tensorflow.org/datasets/splits. Of `data.csv`: shares of its rows, or patterns of its files.
     """
 
-    train: str = Field("train", "TFDS split expression, for example `train[:90%]`")
-    eval: str = Field("test", "TFDS split expression, for example `train[90%:]` or `test`")
-    test: Optional[str] = Field(None, "TFDS split expression, read by the Evaluator only; null is `eval`")
+    train: Union[str, int] = Field("train", "TFDS split expression, for example `train[:90%]`")
+    eval: Union[str, int] = Field("test", "TFDS split expression, for example `train[90%:]` or `test`")
+    test: Optional[Union[str, int]] = Field(None, "TFDS split expression, read by the Evaluator only; null is `eval`")
 
     def declared(self) -> dict[str, str]:
         """Returns the given expressions by name, in order."""
-        return {name: expression for name, expression in self.dict().items() if expression is not None}
+        return {name: str(expression) for name, expression in self.dict().items() if expression is not None}
 
     def names(self) -> set[str]:
         """Returns the names of the splits in the expressions."""
@@ -49,11 +52,42 @@ class Splits(Section):
         return list(self.declared())[-1]
 
 
+@dataclass(frozen=True)
+class Table:
+    """The files of `data.csv`, as TFX's ExampleGen takes them.
+
+    Args:
+        folder: The longest folder without a wildcard.
+        pattern: The files in it.
+        buckets: Split -> its share of the rows, chosen by hash; empty if splits are files of their own.
+        patterns: Split -> its files in the folder; empty if the rows are shared out.
+    """
+
+    folder: str
+    pattern: str
+    buckets: dict[str, int]
+    patterns: dict[str, str]
+
+    @classmethod
+    def of(cls, csv: str, splits: Splits) -> Table:
+        """Reads a path or pattern, and the declared splits."""
+        head, *rest = re.split(r"(?=[^/]*[*?\[{])", csv, maxsplit=1)
+        folder, pattern = (head, "".join(rest)) if rest else os.path.split(csv)
+        if not rest and not csv.lower().endswith(".csv"):
+            folder, pattern = csv, "*.csv"
+        given = {name: each for name, each in splits.dict().items() if each is not None}
+        if splits == Splits():
+            given = dict(_BUCKETS)
+        buckets = {name: each for name, each in given.items() if isinstance(each, int)}
+        patterns = {name: each for name, each in given.items() if isinstance(each, str)}
+        return cls(folder.rstrip("/") or "/", pattern, buckets, patterns)
+
+
 class DataSection(Section):
     """What to ingest, and into how many files."""
 
     dataset: str = Field(
-        ...,
+        "",
         "a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
         "folder: a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class; or a CSV or Parquet "
         "file of labels and images, or paths of these",
@@ -72,6 +106,23 @@ class DataSection(Section):
         schema={"enum": [1, 3]},
         check=lambda value: "" if value in (1, 3) else "it is neither 1 nor 3",
     )
+    csv: Optional[str] = Field(
+        None,
+        "in place of `dataset`, a table of features: a CSV file, a folder of them, or a pattern such as days/*.csv",
+    )
+    schema: Optional[str] = Field(None, "schema of `csv`, as TFX's ImportSchemaGen reads it; null infers one")
+    label: Optional[str] = Field(None, "of `csv`: the column to predict, or the feature that the preprocessing makes")
+    weight: Optional[str] = Field(None, "of `csv`: the column of the examples' weights in the evaluation; null is 1")
+    task: Optional[Literal["binary", "classes", "regression"]] = Field(
+        None, "of `csv`: what the label asks for; null is what the values of its column tell"
+    )
+    split_by: Optional[str] = Field(
+        None, "of `csv`: a column whose equal values are put into the same split; null splits by whole rows"
+    )
+
+    def table(self) -> Table:
+        """Returns the files and splits of `csv`."""
+        return Table.of(self.csv or "", self.splits)
 
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split for so many readers, each with its own files."""

@@ -13,9 +13,12 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_data.reading import TFDS
+from tfx_estimator.pipeline.user_data.table import TableReading
 from tfx_estimator.pipeline.user_source.functions import Keys, is_read, params_read
 
 _DISTRIBUTION, _OPTIMIZER, _PARAMS = "trainer.distribution", "trainer.optimizer", "trainer.params."
+_OF_IMAGES = ("version", "data_dir", "download", "shards", "image_size", "channels")
+_OF_TABLES = ("schema", "label", "weight", "task", "split_by")
 _LOSS_KEYS = ("label_smoothing", "class_weights")
 
 
@@ -57,6 +60,8 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
             "the evaluator task, and for one process that evaluates at intervals, not each checkpoint",
         ),
         ("serving", trainer.module_file is None, "models whose export is built in, and a module file brings its own"),
+        *((f"data.{key}", not case.data.csv, "data sets of images") for key in _OF_IMAGES),
+        *((f"data.{key}", case.data.csv, "tables, data.csv") for key in _OF_TABLES),
         ("data.version", not case.reading or case.reading.layout == TFDS, "TFDS data sets, and these are files"),
         ("tune.hyperband", tune is None or tune.strategy == HYPERBAND, "the strategy hyperband"),
     )
@@ -69,6 +74,7 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
 def note_data(case: Case) -> Iterator[str]:
     """Notes what is not read of the data, and that their fingerprint lacks files that this machine does not see."""
     yield from case.reading.notes() if case.reading else ()
+    yield from case.table.notes() if isinstance(case.table, TableReading) else ()
     folder = case.data.data_dir
     # If one process runs all steps, it looks up the data itself; the embedded digits are the same everywhere.
     if not case.platform.runs_steps or folder is None or is_address(folder) or case.data.dataset == "digits":

@@ -14,7 +14,9 @@ from tfx_estimator.pipeline.user_data.names import is_address, is_table
 
 # These are always paths, or lists of paths; data.dataset is one if it looks like one.
 PATHS: tuple[Path, ...] = (
+    ("data", "csv"),
     ("data", "data_dir"),
+    ("data", "schema"),
     ("trainer", "files"),
     ("trainer", "module_file"),
     ("trainer", "warm_start", "checkpoint"),

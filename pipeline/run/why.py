@@ -27,7 +27,13 @@ from tfx_estimator.pipeline.user_source import parts
 
 FIRST = "first run"
 # Components whose cache key depends on a section of the declaration that is not spelled out in their properties.
-_SECTIONS = {"TfdsExampleGen": "data", "Transform": "transform", "Evaluator": "evaluator", "Pusher": "pusher"}
+_SECTIONS = {
+    "TfdsExampleGen": "data",
+    "CsvExampleGen": "data",
+    "Transform": "transform",
+    "Evaluator": "evaluator",
+    "Pusher": "pusher",
+}
 _DECLARED, _SOURCE, _DATA, _WHEEL, _FILES = "declaration", "source", "fingerprint", "module_path", "files"
 _DONE = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
 _MOST, _LONGEST = 3, 60

@@ -66,7 +66,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     from tfx_estimator.pipeline.runners.buckets import check_buckets
 
     # The bucket of the pipeline root is not checked: only the service has to reach it.
-    check_buckets((declaration.data.dataset, declaration.data.data_dir))
+    check_buckets((declaration.data.dataset, declaration.data.data_dir, declaration.data.csv))
     loaded.make_importable()
     modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}
     folders = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
@@ -129,7 +129,7 @@ def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder:
         lines.append(f"wrote {folder / packed.name}: your own modules, {', '.join(packed.modules)}")
         lines.append(f"    copy it, before the pipeline runs, to {compiled.modules_uri}/{packed.name}")
     lines += [f"    {line}" for line in platform.part("compile").instructions(declaration, target, file)]
-    if declaration.data.data_dir is None and declaration.data.dataset != "digits":
+    if declaration.data.data_dir is None and declaration.data.dataset not in ("", "digits"):
         who = "the step TfdsExampleGen" if platform.runs_steps else "the chief"
         lines.append(f"    note: data.data_dir is null: {who} downloads the data set itself")
     return lines

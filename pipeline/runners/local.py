@@ -24,7 +24,7 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx_estimator.components.inventory import DamagedInputError, put_aside
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
-from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline import ingestion
 from tfx_estimator.pipeline.base.ending import leaving, scratch, shared_status, signals
 from tfx_estimator.pipeline.base.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.lock import in_use
@@ -148,7 +148,7 @@ def check_data(loaded: Loaded) -> None:
         DataError: It is not.
     """
     loaded.make_importable()
-    open_source(loaded.declaration.data).check_available()
+    ingestion.check_available(loaded.declaration.data)
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
@@ -169,12 +169,12 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
             todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
     data = loaded.declaration.data
-    check_buckets((folders.workdir, data.dataset, data.data_dir, loaded.declaration.pusher.destination))
+    check_buckets((folders.workdir, data.dataset, data.data_dir, data.csv, loaded.declaration.pusher.destination))
     loaded.make_importable()
     if (deploy := loaded.declaration.deploy) and deploy.training_job and resolve(os.environ) is None:
         deploy.launcher.check(deploy, folders.home)
     # Before the pipeline is built, which contains the fingerprint of the prepared data.
-    open_source(loaded.declaration.data).prepare()
+    ingestion.prepare(loaded.declaration.data)
     if not folders.is_stored:
         # A stored database is fetched first: see `StoredMetadata.used`.
         relocate_artifacts(folders.metadata, folders.home)

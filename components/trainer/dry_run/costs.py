@@ -12,7 +12,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.dry_run.trial import make_inputs, stand_ins
+from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
+from tfx_estimator.components.trainer.dry_run.trial import stand_ins
 from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event, kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings

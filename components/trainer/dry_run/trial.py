@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.dry_run.inputs import make_inputs, make_table_inputs, read_raw
 from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.data.features import IMAGE, LABEL
-from tfx_estimator.data.sources.source import SourceInfo
-from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.class_weights import BALANCED
-from tfx_estimator.pipeline.config.data import TransformSection
 from tfx_estimator.pipeline.config.known import SHORT_NAMES
+from tfx_estimator.pipeline.config.table import task as declared_task
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.user_source import loader
-from tfx_estimator.pipeline.user_source.frames import is_users_module
 
 # Per split; the input repeats them for a larger batch.
 _MOST_EXAMPLES = 256
@@ -57,14 +52,16 @@ def run(context: TaskContext) -> None:
         context.progress.write(Event.TRYING, text=what)
 
     begin("opening the data set")
+    data = declaration.data
     # Imports where they are needed, so that errors are reported in order.
     from tfx_estimator.data.sources import open_source
 
-    info = open_source(declaration.data).info
+    info = None if data.csv else open_source(data).info
+    task = Task(CLASSES, LABEL, info.label_names) if info else declared_task(data)
     # TFX packages a module file together with its neighbours.
     loader.install([os.path.dirname(file) for file in (trainer.module_file, transform.module_file) if file])
-    shape = "x".join(map(str, info.image_shape))
-    begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
+    on = f"made-up images of {'x'.join(map(str, info.image_shape))}" if info else "the first rows"
+    begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on {on}")
     from tfx_estimator.model_fn.parallel.strategies import configure_devices
     from tfx_estimator.model_fn.step import compiling, objective
 
@@ -72,16 +69,20 @@ def run(context: TaskContext) -> None:
     # Before the preprocessing_fn initialises TensorFlow.
     configure_devices(cpus=trainer.logical_cpus)
     examples = min(trainer.global_batch_size, _MOST_EXAMPLES)
-    inputs = make_inputs(os.path.join(folder, "inputs"), info, transform, examples)
+    made = os.path.join(folder, "inputs")
+    inputs = (
+        make_inputs(made, info, transform, examples) if info else make_table_inputs(made, data, transform, examples)
+    )
+    records = read_raw(made)
     if not (trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
-        _check_labels(inputs)
-    _check_evaluation(declaration, inputs, info)
+        _check_labels(inputs, records)
+    _check_evaluation(declaration, inputs, task)
     # One replica; of the distribution only options stay that a model may refuse.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
     settings = dataclasses.replace(
-        context.settings.with_trainer(distribution={"train": kept}, **stand_ins(trainer, info.num_classes)),
-        image_shape=info.image_shape,
-        label_names=info.label_names,
+        context.settings.with_trainer(distribution={"train": kept}, **stand_ins(trainer, len(task.names))),
+        image_shape=info.image_shape if info else (0, 0, 0),
+        label_names=task.names,
         declared=(),
     )
     if declaration.tune is not None and trainer.module_file:
@@ -96,7 +97,7 @@ def run(context: TaskContext) -> None:
         paths.run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
         for dtype in objective.HALVES:
             begin(f"its logits are computed in {dtype}: give the last layer dtype='float32', as Keras's guide does")
-        begin(_evaluate_as_served(job, declaration, info, inputs))
+        begin(_evaluate_as_served(job, declaration, task, records))
     context.progress.write(Event.TRIED)
 
 
@@ -108,70 +109,6 @@ def stand_ins(section: TrainerSection, classes: int) -> dict[str, Any]:
     if section.class_weights == BALANCED:
         changed["class_weights"] = [1.0] * classes
     return changed
-
-
-def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, examples: int) -> dict[str, Any]:
-    """Writes a Trainer's inputs: random images of the data set's shape, their schema, and the Transform graph."""
-    import tensorflow_transform as tft
-    import tensorflow_transform.beam as tft_beam
-    from apache_beam import Create, Pipeline
-    from google.protobuf import text_format
-    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-    from tfx.types import standard_artifacts
-
-    from tfx_estimator.components.image_schema_gen.executor import SCHEMA_FILE, image_schema
-
-    count = max(min(examples, _MOST_BYTES // info.image_bytes), 1)
-    random = np.random.default_rng(_SEED)
-    raw = [{IMAGE: random.bytes(info.image_bytes), LABEL: number % info.num_classes} for number in range(count)]
-    schema = image_schema(info.num_classes)
-    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(
-        schema_utils.schema_as_feature_spec(schema).feature_spec
-    )
-    for split in _SPLITS:
-        _write(os.path.join(folder, "examples", f"Split-{split}"), metadata.schema, raw)
-    os.makedirs(os.path.join(folder, "schema"))
-    Path(folder, "schema", SCHEMA_FILE).write_text(text_format.MessageToString(schema), encoding="utf-8")
-    graph = os.path.join(folder, "transform_graph")
-    # Not to the Trainer's code, which the same process runs.
-    face = tf1.shown(is_users_module) if transform.tf1 else contextlib.nullcontext()
-    with face, Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=os.path.join(folder, "tmp")):
-        analyzed = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(_preprocessing_fn(transform, info))
-        _ = analyzed | tft_beam.WriteTransformFn(graph)
-        _ = metadata | tft_beam.WriteMetadata(os.path.join(graph, tft.TFTransformOutput.RAW_METADATA_DIR), pipeline)
-    artifacts: dict[str, Any] = {
-        "examples": standard_artifacts.Examples(),
-        "schema": standard_artifacts.Schema(),
-        "transform_graph": standard_artifacts.TransformGraph(),
-    }
-    for name, artifact in artifacts.items():
-        artifact.uri = os.path.join(folder, name)
-    artifacts["examples"].split_names = json.dumps(_SPLITS)
-    return {name: [artifact] for name, artifact in artifacts.items()}
-
-
-def _write(folder: str, schema: Any, raw: list[dict[str, Any]]) -> None:
-    from tensorflow_transform.coders import example_proto_coder
-
-    encode = example_proto_coder.ExampleProtoCoder(schema).encode
-    os.makedirs(folder)
-    with tf.io.TFRecordWriter(os.path.join(folder, "data_tfrecord-00000-of-00001")) as writer:
-        for each in raw:
-            writer.write(encode(each))
-
-
-def _preprocessing_fn(transform: TransformSection, info: SourceInfo) -> Callable[..., Any]:
-    """Returns the declared function, which is called as TFX's Transform does."""
-    from tfx.components.util import udf_utils
-
-    name = "preprocessing_fn"
-    if transform.module_file:
-        function = udf_utils.get_fn({"module_path": Path(transform.module_file).stem}, name)
-    else:
-        function = udf_utils.get_fn({name: loader.import_name(transform.target.replace(":", "."))}, name)
-    if "custom_config" in inspect.signature(function).parameters:
-        return functools.partial(function, custom_config={"image_shape": list(info.image_shape)})
-    return function
 
 
 def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
@@ -230,12 +167,11 @@ def _check_run_fn(job: Job) -> None:
         ) from None
 
 
-def _check_labels(inputs: dict[str, Any]) -> None:
+def _check_labels(inputs: dict[str, Any], records: list[bytes]) -> None:
     """Refuses changed labels: the Evaluator uses those of the examples."""
     import tensorflow_transform as tft
 
     graph = tft.TFTransformOutput(inputs["transform_graph"][0].uri)
-    records = _records(inputs)
     returned = graph.transform_raw_features(tf.io.parse_example(records, graph.raw_feature_spec())).get(LABEL)
     if not isinstance(returned, tf.Tensor):
         return
@@ -250,7 +186,7 @@ def _check_labels(inputs: dict[str, Any]) -> None:
             )
 
 
-def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: Any) -> None:
+def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], task: Task) -> None:
     """Checks the slices' features, and the metrics on made-up predictions: the Evaluator would fail only later."""
     import tensorflow_transform as tft
 
@@ -266,7 +202,7 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: An
         try_metrics(config, info.num_classes)
 
 
-def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: dict[str, Any]) -> str:
+def _evaluate_as_served(job: Job, declaration: Declaration, task: Task, records: list[bytes]) -> str:
     """Finds the scores as the Evaluator will, checks its metrics, and calls the model; returns a description."""
     from tfx.utils import path_utils
 
@@ -280,11 +216,5 @@ def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: d
     scores = choose_scores(outputs, declaration.evaluator.prediction_key, info.num_classes)
     config = eval_config(declaration.evaluator, info.label_names)
     complete(config, scores, None)
-    try_signature(model, config, _records(inputs)[:_CALLED_WITH])
+    try_signature(model, config, records[:_CALLED_WITH])
     return f"its served outputs: {', '.join(output.name for output in outputs)}; evaluated is `{scores.key}`"
-
-
-def _records(inputs: dict[str, Any]) -> list[bytes]:
-    """Returns the made-up examples, serialized."""
-    files = tf.io.gfile.glob(os.path.join(inputs["examples"][0].uri, "Split-train", "*"))
-    return list(tf.data.TFRecordDataset(files).as_numpy_iterator())

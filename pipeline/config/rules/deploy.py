@@ -71,7 +71,7 @@ def _places(case: Case) -> Iterator[dict[str, str]]:
     data = case.data
     places = {
         "data.dataset": (data.dataset if is_path(data.dataset) else None, "copy it there"),
-        "data.data_dir": (data.data_dir, "copy it there"),
+        **{f"data.{key}": (getattr(data, key), "copy it there") for key in ("data_dir", "csv", "schema")},
         "pusher.destination": (case.pusher.destination, "null is `serving` below the pipeline root"),
     }
     allowed = "gs://BUCKET/FOLDER" + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")

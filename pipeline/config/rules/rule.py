@@ -8,8 +8,9 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
+from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import PROOF, read_json
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
@@ -18,11 +19,13 @@ from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import ON_DEVICES
+from tfx_estimator.pipeline.config.table import is_here, read_declared
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_data.read import read
 from tfx_estimator.pipeline.user_data.reading import Reading
+from tfx_estimator.pipeline.user_data.table import TableReading
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 from tfx_estimator.pipeline.user_source.modules import find_module
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, find_estimator, functions_of
@@ -80,7 +83,17 @@ class Case:
     @functools.cached_property
     def reading(self) -> Optional[Reading]:
         """What lies in the folder or table that `data` names; None if it names none of this machine."""
-        return read(self.data.dataset, self.data.splits.names())
+        return None if self.data.csv else read(self.data.dataset, self.data.splits.names())
+
+    @functools.cached_property
+    def table(self) -> Union[TableReading, DataError, None]:
+        """What lies in `data.csv`, or why it cannot be read; None without one on this machine."""
+        if not self.data.csv or not is_here(self.data, bool(self.target)):
+            return None
+        try:
+            return read_declared(self.data)
+        except DataError as error:
+            return error
 
     @functools.cached_property
     def arguments(self) -> Optional[ast.arguments]:

@@ -1,0 +1,118 @@
+"""The nodes of a pipeline that read, describe and validate its data: of images, or of a table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tfx.components import CsvExampleGen, SchemaGen
+from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
+from tfx.components.statistics_gen.component import StatisticsGen
+from tfx.proto import example_gen_pb2
+from tfx.types import Channel
+
+from tfx_estimator.components.example_validator import ExampleValidator
+from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
+from tfx_estimator.data.features import LABEL
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.table import read_declared, task
+from tfx_estimator.pipeline.config.task import CLASSES, Task
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What the other nodes need of the data.
+
+    Args:
+        nodes: In their order; the last one ends the run if an example is invalid.
+        task: What a model predicts of an example.
+        image_shape: Height, width and channels; zeros for a table.
+    """
+
+    nodes: tuple[Any, ...]
+    examples: Channel
+    schema: Channel
+    task: Task
+    image_shape: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def is_table(self) -> bool:
+        """True for a table of features."""
+        return not any(self.image_shape)
+
+
+def check_available(data: DataSection) -> None:
+    """Checks within seconds that the data exist.
+
+    Raises:
+        DataError: They do not, or cannot be read.
+    """
+    if data.csv:
+        read_declared(data)
+    else:
+        open_source(data).check_available()
+
+
+def prepare(data: DataSection) -> None:
+    """Downloads and converts a data set of images if needed."""
+    if not data.csv:
+        open_source(data).prepare()
+
+
+def ingest(declaration: Declaration) -> Ingested:
+    """Makes the nodes.
+
+    Raises:
+        DataError: The data cannot be opened.
+    """
+    return _table(declaration.data) if declaration.data.csv else _images(declaration)
+
+
+def _images(declaration: Declaration) -> Ingested:
+    info = open_source(declaration.data).info
+    example_gen = TfdsExampleGen(declaration.data.copy(update={"shards": declaration.shards}))
+    examples = example_gen.outputs["examples"]
+    schema = ImageSchemaGen(examples=examples)
+    statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
+    validator = ExampleValidator(
+        statistics=statistics.outputs["statistics"],
+        schema=schema.outputs["schema"],
+        image_bytes=math.prod(info.image_shape),
+    )
+    return Ingested(
+        (example_gen, schema, statistics, validator),
+        examples,
+        schema.outputs["schema"],
+        Task(CLASSES, LABEL, info.label_names),
+        info.image_shape,
+    )
+
+
+def _table(data: DataSection) -> Ingested:
+    table = data.table()
+    split, shares = example_gen_pb2.Input.Split, example_gen_pb2.SplitConfig
+    patterns = table.patterns or {"single_split": table.pattern}
+    read = example_gen_pb2.Input(splits=[split(name=name, pattern=pattern) for name, pattern in patterns.items()])
+    written = example_gen_pb2.Output(
+        split_config=shares(
+            splits=[shares.Split(name=name, hash_buckets=count) for name, count in table.buckets.items()],
+            partition_feature_name=data.split_by,
+        )
+    )
+    example_gen = CsvExampleGen(
+        input_base=table.folder, input_config=read, output_config=None if table.patterns else written
+    )
+    examples = example_gen.outputs["examples"]
+    statistics = StatisticsGen(examples=examples)
+    # Without shapes: a column may lack values on another day.
+    schema = (
+        ImportSchemaGen(schema_file=data.schema)
+        if data.schema
+        else SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=False)
+    )
+    validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
+    return Ingested((example_gen, statistics, schema, validator), examples, schema.outputs["schema"], task(data))
