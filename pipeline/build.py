@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any, Optional, Union
@@ -26,7 +27,7 @@ from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import AS_IS, RESIZED, Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.components.transform import Transform
-from tfx_estimator.components.transform.executor import TF1
+from tfx_estimator.components.transform.executor import PLAIN, TF1
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.pipeline.config import Declaration, Loaded
@@ -70,7 +71,8 @@ def create_pipeline(
         declaration = declaration.declaration
     ingested = ingest(declaration)
     examples, schema, task, image_shape = ingested.examples, ingested.schema, ingested.task, ingested.image_shape
-    trainer, transform = declaration.trainer, declaration.transform
+    trainer = declaration.trainer
+    transform = declaration.transform.of_table() if ingested.is_table else declaration.transform
     measured = eval_config(declaration.evaluator, task.names)
     if declaration.evaluator.metrics:
         # Otherwise a wrong metric would fail only after training.
@@ -85,7 +87,9 @@ def create_pipeline(
         materialize=ingested.is_table,
         disable_statistics=True,
         custom_config={
-            **({} if ingested.is_table else {"image_shape": list(image_shape)}),
+            **(dataclasses.asdict(task) if ingested.is_table else {"image_shape": list(image_shape)}),
+            # Of gzipped files no record can be found by its offset.
+            **({PLAIN: True} if ingested.is_table and not trainer.module_file else {}),
             # TFX's cache key has the function's name only.
             "source": fingerprint_source(transform.target, search_paths),
             **({"files": read_files.hashes(transform.files)} if transform.files else {}),
@@ -117,6 +121,7 @@ def create_pipeline(
             source="-".join([fingerprint_source(declared_code(trainer), search_paths), *weights]),
             files=read_files.hashes(trainer.files),
             rerun=rerun,
+            table=dataclasses.asdict(task) if ingested.is_table else {},
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None
@@ -145,7 +150,9 @@ def create_pipeline(
         model_blessing=evaluator.outputs["blessing"],
         push_destination=_destination(declaration.pusher.destination or folders.serving, target),
         # A module file defines its own signatures.
-        examples=examples if declaration.serving.warm_up and not trainer.module_file else None,
+        examples=examples
+        if declaration.serving.warm_up and not trainer.module_file and not ingested.is_table
+        else None,
     )
 
     return Pipeline(

@@ -29,28 +29,31 @@ class DeclaredInput:
     feature_spec: dict[str, Any]
     transformed_spec: dict[str, Any]
     transform_output: tft.TFTransformOutput
+    label: str = LABEL
 
     def require(self, *names: str) -> None:
         """Refuses a preprocessing_fn that lacks the label, or one of these features."""
-        missing = {LABEL, *names} - set(self.transformed_spec)
+        missing = {self.label, *names} - set(self.transformed_spec)
         if missing:
             found = ", ".join(sorted(self.transformed_spec))
             raise UserCodeError(
                 f"the preprocessing_fn returns {found}, but no {' and no '.join(sorted(missing))}",
-                expected="`label`, and a feature for each input of the model: `image`, or others by their names",
+                expected=f"`{self.label}`, and a feature for each input of the model: `image`, or others by their names",
                 todo="return it from the preprocessing_fn",
             )
 
 
-def declared_input(fn_args: FnArgs, section: TrainerSection, start_step: Callable[[], int]) -> DeclaredInput:
-    """Makes the input of a declaration."""
+def declared_input(
+    fn_args: FnArgs, section: TrainerSection, start_step: Callable[[], int], label: str = ""
+) -> DeclaredInput:
+    """Makes the input of a declaration; `label`: of a table, whose examples are transformed already."""
     transform_output = tft.TFTransformOutput(fn_args.transform_output)
-    feature_spec = transform_output.raw_feature_spec()
+    feature_spec, transformed_spec = transform_output.raw_feature_spec(), transform_output.transformed_feature_spec()
     reader = ExampleReader(
         train_files=_expand(fn_args.train_files),
         eval_files=_expand(fn_args.eval_files),
-        feature_spec=feature_spec,
-        transform=transform_output.transform_raw_features,
+        feature_spec=transformed_spec if label else feature_spec,
+        transform=dict if label else transform_output.transform_raw_features,
         train_batch_size=section.global_batch_size,
         eval_batch_size=section.eval_batch_size,
         shuffle_buffer=section.shuffle_buffer,
@@ -60,8 +63,9 @@ def declared_input(fn_args: FnArgs, section: TrainerSection, start_step: Callabl
         augment=section.augment,
         start_step=start_step,
         index_folder=fn_args.model_run_dir,
+        label=label or LABEL,
     )
-    return DeclaredInput(reader, feature_spec, transform_output.transformed_feature_spec(), transform_output)
+    return DeclaredInput(reader, feature_spec, transformed_spec, transform_output, label or LABEL)
 
 
 def _expand(patterns: list[str]) -> list[str]:

@@ -8,10 +8,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # This function trains a declaration's network or model_fn on the Estimator path.
@@ -61,6 +63,7 @@ class Settings:
             decides.
         files: Hashes of `trainer.files`.
         rerun: Components that resume nothing.
+        table: Of a table of features, the fields of its `Task`.
     """
 
     start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)
@@ -76,6 +79,14 @@ class Settings:
     path: str = ""
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     rerun: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
+    table: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def task(self) -> Task:
+        """What the model predicts of an example."""
+        if not self.table:
+            return Task(CLASSES, LABEL, self.label_names)
+        return Task(**{**self.table, "names": tuple(self.table["names"])})
 
     @functools.cached_property
     def section(self) -> TrainerSection:
@@ -140,9 +151,10 @@ class Settings:
         for field in dataclasses.fields(self):
             part = operational if field.metadata.get("operational") else deciding
             part[field.name] = getattr(self, field.name)
-        if not self.files:
-            # Keys of releases without it stay the same.
-            del deciding["files"]
+        for name in ("files", "table"):
+            if not getattr(self, name):
+                # Keys of releases without it stay the same.
+                del deciding[name]
         decides, operates = self.section.split()
         if self.declaration is not None:
             # Without data and preprocessing: their artifacts are part of the Trainer's cache key.

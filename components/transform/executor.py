@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import inspect
 import json
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 from absl import flags
 from tfx.components.transform import executor, labels
+from tfx.dsl.io import fileio
 from tfx.types import standard_component_specs
 
 from tfx_estimator.components import read_files
@@ -22,9 +26,11 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader, opened
 from tfx_estimator.pipeline.user_source.frames import is_users_module
 
-# An entry of custom_config: the preprocessing_fn's modules are written for TensorFlow 1.
-TF1 = "tf1"
+# Entries of custom_config: the preprocessing_fn's modules are written for TensorFlow 1; the transformed examples are
+# not compressed.
+TF1, PLAIN = "tf1", "plain"
 _TRIES = 4
+_GZIP = ".gz"
 # A flag of tfx_bsl.
 _BY_BYTES = "tfxio_use_byte_size_batching"
 
@@ -38,6 +44,9 @@ class Executor(executor.Executor):
         own = read_files.folders_of(input_dict, output_dict)
         with retrying_renames(), batches_of_equal_bytes():
             opened.noting(super().Do, input_dict, output_dict, exec_properties, own=own)
+        if (json.loads(exec_properties.get(labels.CUSTOM_CONFIG) or "null") or {}).get(PLAIN):
+            for examples in output_dict[standard_component_specs.TRANSFORMED_EXAMPLES_KEY]:
+                _decompress(examples.uri)
         (transform_graph,) = output_dict[standard_component_specs.TRANSFORM_GRAPH_KEY]
         read_files.keep(transform_graph, opened.noted())
 
@@ -47,6 +56,15 @@ class Executor(executor.Executor):
         if dotted := inputs.get(labels.PREPROCESSING_FN):
             inputs = {**inputs, labels.PREPROCESSING_FN: loader.import_name(dotted)}
         return checked(super()._GetPreprocessingFn(inputs, outputs))
+
+
+def _decompress(folder: str) -> None:
+    """Replaces the gzipped files of each split; TFX's Transform can write no others."""
+    for path in fileio.glob(os.path.join(folder, "*", f"*{_GZIP}")):
+        with fileio.open(path, "rb") as packed, gzip.open(packed) as file:
+            with fileio.open(path.removesuffix(_GZIP), "wb") as plain:
+                shutil.copyfileobj(file, plain)
+        fileio.remove(path)
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -132,11 +132,19 @@ class DataSection(Section):
 class TransformSection(Section):
     """Which preprocessing_fn Transform runs."""
 
-    preprocessing_fn: Optional[str] = Field(None, "`standardize` or `package.module:function`; null is `standardize`")
+    preprocessing_fn: Optional[str] = Field(
+        None,
+        "`standardize`, of images; `by_schema`, of tables; or `package.module:function`; null is the built-in one",
+    )
     module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
     tf1: bool = Field(False, TF1)
     # Their hashes are in the cache key.
     files: tuple[str, ...] = Field((), f"{FILES}preprocessing", operational=True)
+
+    def of_table(self) -> TransformSection:
+        """Returns the section with the default of tables."""
+        default = self.preprocessing_fn is None and self.module_file is None
+        return self.copy(update={"preprocessing_fn": "by_schema"}) if default else self
 
     @property
     def target(self) -> str:

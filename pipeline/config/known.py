@@ -8,8 +8,13 @@ SHORT_NAMES: dict[str, dict[str, str]] = {
         name: f"tfx_estimator.model_fn.networks:{name}"
         for name in ("mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9")
     },
-    "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
+    "transform.preprocessing_fn": {
+        "standardize": "tfx_estimator.data.preprocessing:preprocessing_fn",
+        "by_schema": "tfx_estimator.data.table_preprocessing:preprocessing_fn",
+    },
 }
+# Built-in models of tables: whole Estimator model_fns.
+TABLE_MODELS = {name: f"tfx_estimator.model_fn.tables:{name}" for name in ("dnn", "linear", "wide_deep")}
 # Built-in networks with batch normalisation. The user's own are checked once built.
 NORMALISING = ("cifar_resnet", "cifar_resnet9")
 
@@ -49,4 +54,5 @@ ALIASES: dict[str, str] = {
 
 def expand(path: str, name: str) -> str:
     """Returns the `package.module:function` of a built-in short name; any other name as it is."""
-    return SHORT_NAMES[path].get(name, name)
+    names = {**SHORT_NAMES[path], **(TABLE_MODELS if path == "trainer.model" else {})}
+    return names.get(name, name)

@@ -10,15 +10,16 @@ from typing import Any, Optional
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from tfx_estimator.components.trainer.declared_input import declared_input
+from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.estimator.first_call import FirstCall, call_again, call_first
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import RESIZED, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
 from tfx_estimator.data.encoded_images import decode_encoded
-from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES, LABEL
+from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
 from tfx_estimator.data.preprocessing import decode_images, encode_images
+from tfx_estimator.data.table_preprocessing import file_name
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
@@ -48,17 +49,21 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     settings: Settings = (fn_args.custom_config or {}).get(SETTINGS_KEY) or Settings()
     section = settings.trainer
     assert section is not None, "the built-in trainer_fn trains a declaration"
-    declared = declared_input(fn_args, section, functools.partial(_global_step, fn_args.model_run_dir))
+    table = settings.task.label if settings.table else ""
+    declared = declared_input(fn_args, section, functools.partial(_global_step, fn_args.model_run_dir), table)
     feature_spec, transform = declared.feature_spec, declared.transform_output.transform_raw_features
     declared.require()
     function = find_function(section.model or "")
     config = make_run_config(section, fn_args.model_run_dir)
     if is_model_fn(function):
-        estimator, recorded = _of_model_fn(function, section, settings, config)
+        estimator, recorded = _of_model_fn(function, section, settings, config, vocabularies(declared))
     else:
-        first = call_first(function, settings, declared.transformed_spec)
+        inputs = {name: each for name, each in declared.transformed_spec.items() if name != declared.label}
+        first = call_first(function, settings, inputs)
         estimator, recorded = _of_network(function, first, section, settings, config)
-    serving = _serving_receiver_fn(feature_spec, transform, settings)
+    serving = (
+        _of_rows(feature_spec, transform, table) if table else _serving_receiver_fn(feature_spec, transform, settings)
+    )
     evaluated = stacks.current().has_eval_saved_model
     return {
         "estimator": estimator,
@@ -68,18 +73,33 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
             steps=section.eval_steps,
             exporters=[_Exporter("serving", serving)],
         ),
-        **({"eval_input_receiver_fn": _eval_receiver_fn(feature_spec, transform)} if evaluated else {}),
+        **({"eval_input_receiver_fn": _eval_receiver_fn(feature_spec, transform, declared.label)} if evaluated else {}),
         **recorded,
     }
 
 
+def vocabularies(declared: DeclaredInput) -> dict[str, int]:
+    """Returns the sizes of the vocabularies that are named after features, with one bucket for other words."""
+    output = declared.transform_output
+    sizes = {name: file_name(name) for name in declared.transformed_spec}
+    return {
+        name: output.vocabulary_size_by_name(file) + 1
+        for name, file in sizes.items()
+        if output.vocabulary_file_by_name(file)
+    }
+
+
 def _of_model_fn(
-    function: Callable[..., Any], section: TrainerSection, settings: Settings, config: tf.estimator.RunConfig
+    function: Callable[..., Any],
+    section: TrainerSection,
+    settings: Settings,
+    config: tf.estimator.RunConfig,
+    sizes: dict[str, int],
 ) -> _Made:
     """Makes the Estimator of a user's model_fn."""
     refuse_step_options(section, "is a whole model_fn")
     # Recorded, to report options that the model_fn does not read.
-    params = RecordedParams(params_of(section, settings))
+    params = RecordedParams(params_of(section, settings, sizes))
     # An Estimator rejects params if the model_fn does not take them.
     takes_params = "params" in inspect.signature(function).parameters
     estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
@@ -112,9 +132,17 @@ def _of_network(
     return estimator, {OPTIMIZER_KEY: section.optimizer}
 
 
-def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:
-    """Returns the params of a user's model_fn: declared options, overridden by `trainer.params`."""
-    return {**_built_in_params(section, settings), **section.params}
+def params_of(
+    section: TrainerSection, settings: Settings, sizes: Optional[dict[str, int]] = None
+) -> dict[str, Any]:
+    """Returns the params of a user's model_fn: declared options, overridden by `trainer.params`.
+
+    Args:
+        sizes: Of a table, the sizes of its vocabularies.
+    """
+    task = settings.task
+    of_table = {"task": task.kind, "weight": task.weight, "vocabularies": sizes} if settings.table else {}
+    return {**_built_in_params(section, settings), **of_table, **section.params}
 
 
 def _built_in_params(section: TrainerSection, settings: Settings) -> dict[str, Any]:
@@ -185,7 +213,23 @@ def _serving_receiver_fn(
     return serving_input_receiver_fn
 
 
-def _eval_receiver_fn(feature_spec: dict[str, Any], transform: _Transform) -> Callable[[], Any]:
+def _of_rows(
+    feature_spec: dict[str, Any], transform: _Transform, label: str
+) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
+    """Makes a `serving_input_receiver_fn` of a table's rows: `examples`, serialized tf.Examples, string [batch]."""
+    asked = {name: each for name, each in feature_spec.items() if name != label}
+
+    @tf.autograph.experimental.do_not_convert
+    def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
+        examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
+        features = transform(tf.io.parse_example(examples, asked))
+        features.pop(label, None)
+        return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples})
+
+    return serving_input_receiver_fn
+
+
+def _eval_receiver_fn(feature_spec: dict[str, Any], transform: _Transform, label: str) -> Callable[[], Any]:
     """Makes an `eval_input_receiver_fn` for `tfma.export.export_eval_savedmodel`."""
 
     @tf.autograph.experimental.do_not_convert
@@ -195,7 +239,7 @@ def _eval_receiver_fn(feature_spec: dict[str, Any], transform: _Transform) -> Ca
         examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
         features = transform(tf.io.parse_example(examples, feature_spec))
         return tfma_export.EvalInputReceiver(
-            features=features, labels=features.pop(LABEL), receiver_tensors={EXAMPLES: examples}
+            features=features, labels=features.pop(label), receiver_tensors={EXAMPLES: examples}
         )
 
     return eval_input_receiver_fn

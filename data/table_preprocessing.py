@@ -1,0 +1,68 @@
+"""The default preprocessing_fn of tables: numbers are standardised, words are numbered by a vocabulary."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Union
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from tfx_estimator.pipeline.config.task import REGRESSION
+
+# Rarer words share a bucket with unknown and missing ones.
+_MOST_WORDS = 10_000
+_Feature = Union[tf.Tensor, tf.SparseTensor]
+
+
+def file_name(feature: str) -> str:
+    """Returns the name of a feature's vocabulary."""
+    return re.sub(r"\W", "_", feature)
+
+
+def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Prepares each column by its type.
+
+    Args:
+        inputs: The columns, as TFX parses them by the schema: one value an example, or none.
+        custom_config: The fields of the table's `Task`.
+
+    Returns:
+        By column, each [batch]: numbers, float32, of mean 0 and variance 1 over the training split, where a missing one
+        is the mean; words, int64, their places in the vocabulary by frequency, where other and missing ones share the
+        last place. The label: int64, or float32 of a regression. The weight: float32, where a missing one is 1.
+    """
+    label, weight = custom_config["label"], custom_config["weight"]
+    outputs = {}
+    for name, values in inputs.items():
+        if name == label:
+            outputs[name] = _label(_dense(values), custom_config)
+        elif name == weight:
+            outputs[name] = tf.cast(_dense(values, 1), tf.float32)
+        elif values.dtype == tf.string:
+            outputs[name] = tft.compute_and_apply_vocabulary(
+                _dense(values), top_k=_MOST_WORDS, num_oov_buckets=1, vocab_filename=file_name(name)
+            )
+        else:
+            outputs[name] = _dense(tft.scale_to_z_score(tf.cast(values, tf.float32)))
+    return outputs
+
+
+def _label(values: tf.Tensor, task: dict[str, Any]) -> tf.Tensor:
+    if task["kind"] == REGRESSION:
+        return tf.cast(values, tf.float32)
+    if not task["names"]:
+        return tf.cast(values, tf.int64)
+    words = values if values.dtype == tf.string else tf.strings.as_string(values)
+    places = tf.lookup.KeyValueTensorInitializer(list(task["names"]), tf.range(len(task["names"]), dtype=tf.int64))
+    return tf.lookup.StaticHashTable(places, -1).lookup(words)
+
+
+def _dense(values: _Feature, missing: Any = None) -> tf.Tensor:
+    """Returns one value an example, [batch]; a missing one is 0, or the empty word, unless another is given."""
+    if isinstance(values, tf.SparseTensor):
+        # Of a batch without any value, the length is 0.
+        column = tf.SparseTensor(values.indices, values.values, [values.dense_shape[0], 1])
+        default = ("" if values.dtype == tf.string else 0) if missing is None else missing
+        values = tf.sparse.to_dense(column, tf.cast(default, values.dtype) if default != "" else "")
+    return tf.reshape(values, [-1])
