@@ -1,0 +1,189 @@
+"""The first rows of a CSV file of features, as TFX's CsvExampleGen takes it apart, and why it would not, or wrongly."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.files import open_regular
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.user_data.read import refuse_encoding
+
+# The kinds of cells, and so of columns, in the order in which one takes in those before it.
+EMPTY, INT, FLOAT, BYTES = "", "int", "float", "bytes"
+KINDS = (EMPTY, INT, FLOAT, BYTES)
+DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))([ T].*)?")
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+# A quote that is not closed takes in all lines up to the next one.
+_MAX_LINES = 10_000
+_INT64 = 1 << 63
+_FORM = "a line of names, then lines of cells, with commas between them"
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """The first rows of a file, each with the line that it begins in; whole if there are no more."""
+
+    path: Path
+    names: tuple[str, ...]
+    rows: list[list[str]]
+    lines: list[int]
+    is_whole: bool
+
+    def place(self, row: int) -> str:
+        """Returns where a row is, for a message."""
+        return f"line {self.lines[row]:,} of {self.path}"
+
+
+def kind_of(cell: str) -> str:
+    """Returns a cell's kind, as tfx_bsl's ColumnTypeInferrer does: of the cell's bytes, by Python's int and float."""
+    text = cell.encode()
+    try:
+        return (INT if -_INT64 <= int(text) < _INT64 else BYTES) if text else EMPTY
+    except ValueError:
+        try:
+            float(text)
+        except ValueError:
+            return BYTES
+        return FLOAT
+
+
+def read_file(path: Path, rows: int, cells: int) -> CsvFile:
+    """Reads the line of names, and so many rows or cells at most, but one row.
+
+    Raises:
+        DataError: CsvExampleGen would fail, or give columns other names, or cells to other columns.
+    """
+    try:
+        with open_regular(path) as file:
+            names = _read_names(path, file.readline())
+            found = CsvFile(path, names, [], [], False)
+            most = max(min(rows, cells // len(names)), 1)
+            for line, row in _read_rows(path, file):
+                if len(found.rows) == most:
+                    return found
+                if len(row) != len(names):
+                    raise _refuse_ragged(found, line, row)
+                found.lines.append(line)
+                found.rows.append(row)
+    except OSError as error:
+        kind = DataNotFoundError if isinstance(error, FileNotFoundError) else DataError
+        what = one_line(f"{path} cannot be read: {error.strerror}")
+        raise kind(what, expected="a CSV file", todo="correct the path, or remove what is there") from error
+    return CsvFile(path, names, found.rows, found.lines, True)
+
+
+def refuse_names(file: CsvFile) -> None:
+    """Raises a DataError if the first line is data, or does not name each column, or two columns alike."""
+    names, place = file.names, f"line 1 of {file.path}"
+    # `DataFrame.to_csv` writes 0, 1, 2, … for columns without names.
+    numbered = len(names) > 2 and names == tuple(map(str, range(len(names))))
+    if file.rows and any(names) and not numbered and all(map(_is_data, names, zip(*file.rows))):
+        raise DataError(
+            one_line(f"{place} has no names, but data: {_shorten(','.join(names))}"),
+            expected=_FORM,
+            todo="put a line with the columns' names above it",
+        )
+    if "" in names:
+        raise DataError(
+            one_line(f"{place} has no name for column {names.index('') + 1:,} of {len(names):,}"),
+            expected="a name for each",
+            todo="name it, or remove the column; pandas leaves out its index by to_csv(…, index=False)",
+        )
+    if twice := next((name for name in names if names.count(name) > 1), "") if len(set(names)) < len(names) else "":
+        places = [str(number) for number, name in enumerate(names, 1) if name == twice]
+        raise DataError(
+            one_line(f"{place} gives the columns {' and '.join(places)} one name: {twice}"),
+            expected="different names: CsvExampleGen keeps one of these columns only",
+            todo="rename or remove one; if the line is data, put a line with the columns' names above it",
+        )
+
+
+def _read_names(path: Path, head: bytes) -> tuple[str, ...]:
+    """Returns the names of the columns: CsvExampleGen cuts the line at each comma, within quotes as well."""
+    text, expected, todo = _decode(path, 1, head).strip(), _FORM, ""
+    if not text:
+        what, todo = f"{path} is empty" if not head else f"line 1 of {path} is empty", "write it again, or remove it"
+    elif text.startswith("\ufeff"):
+        what = f"{path} begins with a byte-order mark, which CsvExampleGen takes for a part of the first column's name"
+        expected, todo = "UTF-8 without it", "remove it: `tail -c +4 OLD > NEW`"
+    elif "," not in text and (between := [name for mark, name in _SEPARATORS.items() if mark in text]):
+        what = f"line 1 of {path} has {between[0]} between the columns, which CsvExampleGen takes for one column"
+        mark = next(mark for mark, name in _SEPARATORS.items() if name == between[0])
+        expected = "commas, and points in numbers"
+        todo = f"write it so, for example by pandas: read_csv(OLD, sep={mark!r}, decimal=',').to_csv(NEW, index=False)"
+    elif '"' in text:
+        what = f"line 1 of {path} has quotes, which CsvExampleGen takes for a part of the names: {_shorten(text)}"
+        expected, todo = "names without quotes or commas", "remove the quotes: `sed '1s/\"//g' OLD > NEW`"
+    if todo:
+        raise DataError(one_line(what), expected=expected, todo=todo)
+    return tuple(text.split(","))
+
+
+def _read_rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+    """Yields the first line, and the cells, of each row; CsvExampleGen joins lines until their quotes are even."""
+    first, parts, is_open = 2, [], False
+    for number, line in enumerate(file, 2):
+        parts.append(_decode(path, number, line))
+        is_open ^= parts[-1].count('"') % 2 == 1
+        if is_open and len(parts) < _MAX_LINES:
+            continue
+        try:
+            row = next(csv.reader(_once("".join(parts), is_open)))
+        except csv.Error as error:
+            raise _refuse_quotes(path, first, str(error)) from error
+        if row:
+            yield first, row
+        first, parts = number + 1, []
+    if parts:
+        raise _refuse_quotes(path, first, _UNCLOSED)
+
+
+_UNCLOSED = "a quote is not closed"
+
+
+def _once(text: str, is_open: bool) -> Iterator[str]:
+    if not is_open:
+        yield text
+    # Or the parser asks for a further line.
+    raise csv.Error(_UNCLOSED)
+
+
+def _refuse_quotes(path: Path, line: int, why: str) -> DataError:
+    return DataError(
+        one_line(f"line {line:,} of {path} cannot be cut into cells: {why}"),
+        expected='quotes around a whole cell, and doubled within it: "a 5"" pipe"',
+        todo="correct the line",
+    )
+
+
+def _refuse_ragged(file: CsvFile, line: int, row: list[str]) -> DataError:
+    more = len(row) > len(file.names)
+    return DataError(
+        one_line(f"line {line:,} of {file.path} has {len(row):,} cells: {_shorten(','.join(row))}"),
+        expected=f"{len(file.names):,}, as the line of names has",
+        todo='put a cell with a comma into quotes, as "1,5"'
+        if more
+        else "add what is missing; an empty cell has commas",
+    )
+
+
+def _decode(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise refuse_encoding(error, f"line {number:,} of {path}") from error
+
+
+def _is_data(name: str, cells: tuple[str, ...]) -> bool:
+    """Returns whether a name is none, but the first cell of its column."""
+    return not name or kind_of(name) != BYTES or bool(DATE.fullmatch(name)) or name in cells
+
+
+def _shorten(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"

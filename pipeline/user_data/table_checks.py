@@ -1,0 +1,176 @@
+"""What is wrong or doubtful in the cells of a table of features, which TFX's components would take as they are."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Optional
+
+from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.user_data.csv_file import BYTES, DATE, EMPTY, FLOAT, INT, KINDS, CsvFile, kind_of
+from tfx_estimator.pipeline.user_data.reading import listed
+
+_NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
+_ZERO_FIRST = re.compile(r"0\d+")
+# What other programs write for a missing value.
+_MISSING = ("na", "n/a", "nan", "none", "null", "?")
+# With so large a share of numbers, a column's words are mistakes.
+_MOST = 0.75
+# In fewer rows all values may differ by chance.
+_ENOUGH = 50
+
+
+class Cells:
+    """The cells of a column, counted: of all files, and of each."""
+
+    def __init__(self, name: str, index: int, files: Sequence[CsvFile]) -> None:
+        self.name, self.index, self.files = name, index, files
+        self.by_file = [Counter(row[index] for row in file.rows) for file in files]
+        self.all: Counter[str] = Counter()
+        for each in self.by_file:
+            self.all.update(each)
+        self.kinds = {cell: kind_of(cell) for cell in self.all}
+        self.kind = self.kind_in(self.all)
+
+    def kind_in(self, cells: Collection[str]) -> str:
+        """Returns the kind that CsvExampleGen infers if these are all cells."""
+        return max((self.kinds[cell] for cell in cells), key=KINDS.index, default=EMPTY)
+
+    def strays(self) -> list[str]:
+        """Returns the cells that make words of a column whose other cells are numbers."""
+        numbers = sum(n for cell, n in self.all.items() if self.kinds[cell] in (INT, FLOAT) or _NUMBER.fullmatch(cell))
+        words = [cell for cell, kind in self.kinds.items() if kind == BYTES]
+        return words if numbers and numbers >= _MOST * (self.all.total() - self.all[""]) else []
+
+    def endless(self) -> list[str]:
+        """Returns the cells that are numbers, but not finite ones."""
+        return [cell for cell, kind in self.kinds.items() if kind == FLOAT and not math.isfinite(float(cell))]
+
+    def find(self, cells: Collection[str], files: Sequence[CsvFile] = ()) -> tuple[str, CsvFile, int]:
+        """Returns the first of these cells, and its file and row."""
+        rows = ((row[self.index], file, number) for file in files or self.files for number, row in enumerate(file.rows))
+        return next(found for found in rows if found[0] in cells)
+
+
+def refuse_kinds(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]]) -> None:
+    """Raises a DataError for numbers in one file where another has words, or a split other numbers.
+
+    The schema has the kinds of the first split: Transform ends in "Feature had wrong type" at another one's.
+    """
+    for column in columns:
+        kinds = {file.path: column.kind_in(cells) for file, cells in zip(column.files, column.by_file)}
+        words = {cell for cell, kind in column.kinds.items() if kind == BYTES}
+        numbers = [file for file in column.files if kinds[file.path] in (INT, FLOAT)]
+        # Without a number; "" is in either.
+        worded = [f for f, cells in zip(column.files, column.by_file) if words & {*cells} and {*cells} <= words | {""}]
+        if numbers and worded:
+            raise _refuse_kind(column, words, worded, str(numbers[0].path))
+        first, *others = splits
+        of = {split: max((kinds[file.path] for file in files), key=KINDS.index) for split, files in splits.items()}
+        if all(file.is_whole for file in column.files):
+            for split in others:
+                # A column without values is one of words to SchemaGen.
+                if of[split] not in (EMPTY, of[first] or BYTES):
+                    cells = {cell for cell, kind in column.kinds.items() if kind == of[split]}
+                    raise _refuse_kind(
+                        column, cells, splits[split], f"the split {first}", of[first] or "without a value"
+                    )
+
+
+def refuse_label(columns: Sequence[Cells], name: str, place: str, is_whole: bool) -> None:
+    """Raises a DataError if there is no such label, or none in a row, or one that is no number, or one only."""
+    column = next((column for column in columns if column.name == name), None)
+    if column is None:
+        names = {column.name.strip().lower(): column.name for column in columns}
+        near = [names[each] for each in difflib.get_close_matches(name.strip().lower(), names, n=1)]
+        raise DataError(
+            one_line(f"{place} has no column {name}"),
+            expected=f"the label, one of its columns: {listed([column.name for column in columns], 30)}",
+            todo=one_line(f"set data.label to {near[0]}" if near else "set data.label to one of them"),
+        )
+    if wrong := [""] if column.all[""] else column.endless() or column.strays():
+        cell, file, row = column.find(wrong)
+        count = sum(column.all[each] for each in wrong)
+        raise DataError(
+            one_line(f"the label {name} is {cell or 'missing'} in {file.place(row)}; such rows: {count:,}"),
+            expected="a label in each row, and finite numbers only if the most are numbers",
+            todo="correct these rows, or leave them out",
+        )
+    if len(column.all) == 1 and is_whole:
+        raise DataError(
+            one_line(f"the label {name} of {place} has one value only: {next(iter(column.all))}"),
+            expected="two values or more",
+            todo="add rows of others, or set data.label to another column",
+        )
+
+
+def find_doubts(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]], name: str) -> dict[str, list[str]]:
+    """Returns what may be wrong -> the columns, each with the first cell that shows it."""
+    doubts: dict[str, list[str]] = {}
+    label = next((column for column in columns if column.name == name), None)
+    for column in columns:
+        for why, cells in _doubts(column, label):
+            shown = ""
+            if cells:
+                cell, file, row = column.find(cells)
+                count, rows = sum(column.all[each] for each in cells), column.all.total()
+                shown = f" ({cell!r} in line {file.lines[row]:,} of {file.path.name}; {count:,} of {rows:,} rows)"
+            doubts.setdefault(why, []).append(column.name + shown)
+    seen: dict[tuple[str, ...], str] = {}
+    for split, files in splits.items():
+        rows = [(tuple(row), file, line) for file in files for row, line in zip(file.rows, file.lines)]
+        if again := [each for each in rows if seen.get(each[0], split) != split]:
+            (row, file, line), count = again[0], len(again)
+            shown = f"{count:,} of {split}, as line {line:,} of {file.path.name}, which {seen[row]} has"
+            doubts.setdefault("rows of one split that are in another as well", []).append(shown)
+        seen = {**dict.fromkeys((row for row, *_ in rows), split), **seen}
+    return doubts
+
+
+def _doubts(column: Cells, label: Optional[Cells]) -> Iterator[tuple[str, Collection[str]]]:
+    """Yields what may be wrong of a column, and the cells that show it."""
+    values = [cell for cell in column.all if cell]
+    rows = column.all.total()
+    if not values:
+        yield "columns without a value in the rows read", ()
+    elif strays := column.strays():
+        yield "numbers that are read as words, because of some cells", strays
+    elif column.kind == BYTES and (absent := [cell for cell in values if cell.strip().lower() in _MISSING]):
+        yield "words that often stand for a missing value, which an empty cell is here", absent
+    elif column.kind == BYTES and all(map(DATE.fullmatch, values)):
+        yield "dates, which a model takes for words", values
+    elif endless := column.endless():
+        yield "numbers that are not finite", endless
+    elif column.kind == INT and (zeros := [cell for cell in values if _ZERO_FIRST.fullmatch(cell)]):
+        yield "numbers that lose their first zeros", zeros
+    if column is label:
+        if len(values) == 1:
+            yield "one label only in the rows read", ()
+        if column.kind == INT and {"-1", "0", "1"} == set(values):
+            yield "a label below 0 besides 0 and 1: three classes", ["-1"]
+        folded = Counter(value.strip().lower() for value in values)
+        if column.kind == BYTES and (alike := [each for each in values if folded[each.strip().lower()] > 1]):
+            yield f"classes that differ in case or spaces only: {listed(alike)}", alike[1:]
+    elif column.kind in (INT, BYTES) and len(values) == rows >= _ENOUGH:
+        yield "another value in each row, as an id has", ()
+    elif label and 1 < len(column.all) == len(label.all):
+        pairs = {(row[column.index], row[label.index]) for file in column.files for row in file.rows}
+        # Two columns of measurements without a value twice tell nothing of each other.
+        is_class = 2 * len(label.all) <= rows
+        if len(pairs) == len(label.all) and (is_class or all(one == other for one, other in pairs)):
+            yield "columns that tell the label", ()
+
+
+def _refuse_kind(
+    column: Cells, cells: Collection[str], files: Sequence[CsvFile], other: str, of: str = ""
+) -> DataError:
+    cell, file, row = column.find(cells, files)
+    return DataError(
+        one_line(f"column {column.name} is {cell!r} in {file.place(row)}, but {of or 'numbers'} in {other}"),
+        expected="one kind everywhere: CsvExampleGen makes words of all, and Transform takes no other in a split",
+        todo="correct the cells: 1.0, not 1, if others have points; put words that are right into the same file",
+    )
