@@ -36,6 +36,7 @@ from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration, Loaded
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms.registry import BY_NAME, resolve
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
@@ -76,10 +77,11 @@ def create_pipeline(
     source = open_source(declaration.data)
     image_shape = source.info.image_shape
     trainer, transform = declaration.trainer, declaration.transform
-    measured = eval_config(declaration.evaluator, source.info.label_names)
+    task = Task(CLASSES, LABEL, source.info.label_names)
+    measured = eval_config(declaration.evaluator, task)
     if declaration.evaluator.metrics:
         # Otherwise a wrong metric would fail only after training.
-        try_metrics(measured, source.info.num_classes)
+        try_metrics(measured, task)
 
     example_gen = TfdsExampleGen(declaration.data.copy(update={"shards": declaration.shards}))
     examples = example_gen.outputs["examples"]

@@ -24,3 +24,8 @@ class Task:
     names: tuple[str, ...] = ()
     weight: str = ""
     preprocessed: bool = False
+
+    @property
+    def is_of_images(self) -> bool:
+        """True for the classes of images, whose labels no preprocessing_fn may change."""
+        return self.kind == CLASSES and not self.preprocessed

@@ -28,6 +28,7 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.data import TransformSection
 from tfx_estimator.pipeline.config.known import SHORT_NAMES
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.user_source import loader
@@ -258,12 +259,13 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: An
     from tfx_estimator.components.evaluator.extractors import check_features, find_features
     from tfx_estimator.components.evaluator.trial import try_metrics
 
-    config = eval_config(declaration.evaluator, info.label_names)
+    task = Task(CLASSES, LABEL, info.label_names)
+    config = eval_config(declaration.evaluator, task)
     if find_features(config, (IMAGE, LABEL)):
         returned = tft.TFTransformOutput(inputs["transform_graph"][0].uri).transformed_feature_spec()
         check_features(config, (IMAGE, LABEL), returned)
     if declaration.evaluator.metrics:
-        try_metrics(config, info.num_classes)
+        try_metrics(config, task)
 
 
 def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: dict[str, Any]) -> str:
@@ -278,7 +280,7 @@ def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: d
     model = path_utils.serving_model_dir(job.exports_dir)
     outputs = read_outputs(model)
     scores = choose_scores(outputs, declaration.evaluator.prediction_key, info.num_classes)
-    config = eval_config(declaration.evaluator, info.label_names)
+    config = eval_config(declaration.evaluator, Task(CLASSES, LABEL, info.label_names))
     complete(config, scores, None)
     try_signature(model, config, _records(inputs)[:_CALLED_WITH])
     return f"its served outputs: {', '.join(output.name for output in outputs)}; evaluated is `{scores.key}`"
