@@ -105,7 +105,7 @@ def choose_scores(outputs: Sequence[Output], declared: Optional[str], num_classe
 
     Args:
         declared: The declared output, if any.
-        num_classes: The number of classes in the data; None if unknown.
+        num_classes: The number of classes in the data; None if unknown, 1 for a regression.
 
     Returns:
         The declared output; else one with a usual name; else the only one of a suitable type and shape.
@@ -113,16 +113,16 @@ def choose_scores(outputs: Sequence[Output], declared: Optional[str], num_classe
     by_name = {output.name: output for output in outputs}
     if declared is not None:
         if declared not in by_name:
-            raise _refusal(f"{_listed(outputs)}: there is no `{declared}`", outputs, "correct")
+            raise _refusal(f"{_listed(outputs)}: there is no `{declared}`", num_classes, "correct")
         if by_name[declared].dtype not in _FLOATS:
             kind = types_pb2.DataType.Name(by_name[declared].dtype).removeprefix("DT_").lower()
-            raise _refusal(f"{_listed(outputs)}: `{declared}` is {kind}, not scores", outputs, "correct")
+            raise _refusal(f"{_listed(outputs)}: `{declared}` is {kind}, not scores", num_classes, "correct")
         return _scores(by_name[declared], num_classes)
     fitting = [output for output in outputs if _fits(output, num_classes)]
     named = [output for name in _NAMES for output in fitting if output.name == name]
     if not named and len(fitting) != 1:
         which = f"each of {', '.join(o.name for o in fitting)} may be the scores" if fitting else "none of them fits"
-        raise _refusal(f"{_listed(outputs)}: {which}", outputs, "set")
+        raise _refusal(f"{_listed(outputs)}: {which}", num_classes, "set")
     return _scores((named or fitting)[0], num_classes)
 
 
@@ -142,20 +142,21 @@ def choose_of_any(outputs: Sequence[Output], declared: Optional[str]) -> Scores:
 
 
 def _fits(output: Output, num_classes: Optional[int]) -> bool:
-    """Returns True if an output may be scores: a number for each class, or for the second of two."""
+    """Returns True if an output may be scores: a number for each class, for the second of two, or a regression's."""
     if output.dtype not in _FLOATS:
         return False
     if output.shape is None:
         return True
     width = output.shape[1] if len(output.shape) == 2 else 1
-    if len(output.shape) not in (1, 2) or (width == 1 and num_classes != 2):
+    if len(output.shape) not in (1, 2) or (width == 1 and num_classes not in (1, 2)):
         return False
     return width in (None, 1) or num_classes in (None, width)
 
 
 def _scores(output: Output, num_classes: Optional[int]) -> Scores:
     of_two = num_classes == 2 and output.shape is not None and output.shape[1:] in ((), (1,))
-    return Scores(output.name, output.name == "logits" or output.operation in LINEAR, of_two)
+    linear = num_classes != 1 and (output.name == "logits" or output.operation in LINEAR)
+    return Scores(output.name, linear, of_two)
 
 
 def _shape(proto: object) -> Optional[tuple[Optional[int], ...]]:
@@ -168,10 +169,12 @@ def _listed(outputs: Sequence[Output]) -> str:
     return f"the served outputs are {', '.join(output.name for output in outputs)}"
 
 
-def _refusal(what: str, outputs: Sequence[Output], verb: str) -> UserCodeError:
+def _refusal(what: str, num_classes: Optional[int], verb: str) -> UserCodeError:
     return UserCodeError(
         what,
-        expected="an output with a score for each class: float [batch, classes]",
+        expected="an output with a number for each example: float [batch, 1]"
+        if num_classes == 1
+        else "an output with a score for each class: float [batch, classes]",
         todo=f"{verb} {_KEY}, or add such an output to the export_outputs in mode PREDICT",
     )
 

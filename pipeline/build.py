@@ -73,10 +73,10 @@ def create_pipeline(
     examples, schema, task, image_shape = ingested.examples, ingested.schema, ingested.task, ingested.image_shape
     trainer = declaration.trainer
     transform = declaration.transform.of_table() if ingested.is_table else declaration.transform
-    measured = eval_config(declaration.evaluator, task.names)
+    measured = eval_config(declaration.evaluator, task)
     if declaration.evaluator.metrics:
         # Otherwise a wrong metric would fail only after training.
-        try_metrics(measured, len(task.names))
+        try_metrics(measured, task)
 
     transform_graph = Transform(
         examples=examples,

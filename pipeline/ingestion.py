@@ -69,7 +69,7 @@ def ingest(declaration: Declaration) -> Ingested:
     Raises:
         DataError: The data cannot be opened.
     """
-    return _table(declaration.data) if declaration.data.csv else _images(declaration)
+    return _table(declaration) if declaration.data.csv else _images(declaration)
 
 
 def _images(declaration: Declaration) -> Ingested:
@@ -92,8 +92,8 @@ def _images(declaration: Declaration) -> Ingested:
     )
 
 
-def _table(data: DataSection) -> Ingested:
-    table = data.table()
+def _table(declaration: Declaration) -> Ingested:
+    data, table = declaration.data, declaration.data.table()
     split, shares = example_gen_pb2.Input.Split, example_gen_pb2.SplitConfig
     patterns = table.patterns or {"single_split": table.pattern}
     read = example_gen_pb2.Input(splits=[split(name=name, pattern=pattern) for name, pattern in patterns.items()])
@@ -115,4 +115,4 @@ def _table(data: DataSection) -> Ingested:
         else SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=False)
     )
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
-    return Ingested((example_gen, statistics, schema, validator), examples, schema.outputs["schema"], task(data))
+    return Ingested((example_gen, statistics, schema, validator), examples, schema.outputs["schema"], task(declaration))

@@ -120,12 +120,12 @@ class Extras:
 
     transform_graph: Optional[str] = None  # folder of the graph; None without features
     features: tuple[str, ...] = ()  # of the graph's outputs
-    # Output with logits, by model name; the name is empty without a baseline.
-    logits: Mapping[str, str] = field(default_factory=dict)
-    of_two: bool = False  # True if there is one logit per example
+    # Scores to convert to probabilities, by model name; the name is empty without a baseline.
+    converted: Mapping[str, Scores] = field(default_factory=dict)
+    second: bool = False  # True to convert to the probability of the second of two classes
 
     def __bool__(self) -> bool:
-        return bool(self.features or self.logits)
+        return bool(self.features or self.converted)
 
 
 # In this module, because TFX calls `custom_extractors` by name, and reloads its module.

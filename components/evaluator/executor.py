@@ -15,11 +15,15 @@ from tfx.utils import io_utils, path_utils, proto_utils
 
 from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_baseline
 from tfx_estimator.components.evaluator.completion import Extras, complete, extracting, reads_probabilities
+from tfx_estimator.components.evaluator.eval_config import TRANSFORM_FEATURES
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features
+from tfx_estimator.components.evaluator.skill import kind_of
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.config.task import BINARY, REGRESSION
 
 logger = get_logger("evaluator")
 
@@ -79,9 +83,9 @@ def _without_unfit_baseline(inputs: Artifacts) -> tuple[Artifacts, str]:
 
 def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
     """Completes a configuration, in place; returns the additional extracts."""
-    spec = config.model_specs[0]
+    spec, kind = config.model_specs[0], kind_of(config)
     features = _features(config, inputs)
-    classes = _num_classes(inputs, spec.label_key)
+    classes = {BINARY: 2, REGRESSION: 1}.get(kind or "") or _num_classes(inputs, spec.label_key)
     declared = spec.prediction_key or None
 
     def scores(artifact: types.Artifact, declared: Optional[str]) -> Scores:
@@ -95,25 +99,44 @@ def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
         model = path_utils.serving_model_path(found[0].uri, path_utils.is_old_model_artifact(found[0]))
         there = {output.name for output in read_outputs(model, spec.signature_name)}
         baseline = scores(found[0], declared if declared in there else None)
-    logits: dict[str, str] = {}
-    if reads_probabilities(config):
+    converted: dict[str, Scores] = {}
+    names = {"": candidate} if baseline is None else {tfma.CANDIDATE_KEY: candidate, tfma.BASELINE_KEY: baseline}
+    if kind == BINARY:
+        # Metrics of two classes would pool the scores of both.
+        converted = names
+        candidate = Scores(candidate.key, of_two=True)
+        baseline = baseline and Scores(baseline.key, of_two=True)
+    elif kind != REGRESSION and reads_probabilities(config):
         # Thresholds of other metrics are between 0 and 1.
-        names = {"": candidate} if baseline is None else {tfma.CANDIDATE_KEY: candidate, tfma.BASELINE_KEY: baseline}
-        logits = {name: each.key for name, each in names.items() if each.from_logits}
+        converted = {name: each for name, each in names.items() if each.from_logits}
         candidate = dataclasses.replace(candidate, from_logits=False)
         baseline = baseline and dataclasses.replace(baseline, from_logits=False)
     complete(config, candidate, baseline)
     graph = artifact_utils.get_single_uri(inputs[TRANSFORM_GRAPH]) if features else None
-    return Extras(graph, features, logits, candidate.of_two)
+    return Extras(graph, features, converted, kind == BINARY)
 
 
 def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
-    """Returns the features of slices and means that the preprocessing_fn must return."""
+    """Returns the features that the transform graph must return: of slices and means, label and weight."""
     if not inputs.get(TRANSFORM_GRAPH) or not inputs.get(_SCHEMA):
         return ()
     raw = [feature.name for feature in _schema(inputs).feature]
     output = tft.TFTransformOutput(artifact_utils.get_single_uri(inputs[TRANSFORM_GRAPH]))
-    return check_features(config, raw, output.transformed_feature_spec())
+    returned, spec = output.transformed_feature_spec(), config.model_specs[0]
+    features = check_features(config, raw, returned)
+    if TRANSFORM_FEATURES not in spec.preprocessing_function_names:
+        return features
+    # TFMA would call an attribute of the model, which an Estimator's export has not.
+    spec.preprocessing_function_names.remove(TRANSFORM_FEATURES)
+    made = [name for name in (spec.label_key, spec.example_weight_key) if name in returned]
+    if spec.label_key not in (*raw, *made):
+        known = ", ".join(dict.fromkeys((*returned, *raw)))
+        raise UserCodeError(
+            f"there is no label `{spec.label_key}`: the examples and the preprocessing_fn have {known}",
+            expected=f"one of {known}",
+            todo="correct data.label, or return the label from the preprocessing_fn",
+        )
+    return tuple(dict.fromkeys((*features, *made)))
 
 
 def _num_classes(inputs: Artifacts, label: str) -> Optional[int]:

@@ -17,6 +17,7 @@ from tensorflow_model_analysis.api import types
 from tensorflow_model_analysis.utils import util
 
 from tfx_estimator.components.evaluator.completion import Extras, current
+from tfx_estimator.components.served_outputs import Scores
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import FEATURES, MEAN
@@ -34,13 +35,15 @@ def custom_extractors(eval_shared_model: Any, eval_config: tfma.EvalConfig, tens
     extractors = tfma.default_extractors(
         eval_shared_model=eval_shared_model, eval_config=eval_config, tensor_adapter_config=tensor_adapter_config
     )
-    # Ours go before the extractor that unbatches.
-    names = [extractor.stage_name for extractor in extractors]
-    unbatched = next(index for index, name in enumerate(names) if "Unbatch" in name)
-    if extras.logits:
-        extractors.insert(unbatched, _extractor("ExtractProbabilities", _Probabilities(extras)))
+
+    def place(before: str) -> int:
+        return next(index for index, extractor in enumerate(extractors) if before in extractor.stage_name)
+
+    if extras.converted:
+        extractors.insert(place("Unbatch"), _extractor("ExtractProbabilities", _Probabilities(extras)))
     if extras.features:
-        extractors.insert(unbatched, _extractor("ExtractSliceFeatures", _Features(extras)))
+        # The label, and the weight, may be among them.
+        extractors.insert(place("ExtractLabels"), _extractor("ExtractSliceFeatures", _Features(extras)))
     return extractors
 
 
@@ -80,7 +83,7 @@ class _Features(beam.DoFn):
 @beam.typehints.with_input_types(types.Extracts)
 @beam.typehints.with_output_types(types.Extracts)
 class _Probabilities(beam.DoFn):
-    """Converts logits to probabilities."""
+    """Converts scores to probabilities."""
 
     def __init__(self, extras: Extras) -> None:
         self._extras = extras
@@ -88,23 +91,26 @@ class _Probabilities(beam.DoFn):
     def process(self, extracts: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Converts one batch."""
         predictions = extracts[constants.PREDICTIONS_KEY]
-        for model, key in self._extras.logits.items():
+        for model, scores in self._extras.converted.items():
             outputs = predictions[model] if model else predictions
             # A signature with a single output has no dict.
             changed = (
-                {**outputs, key: self._convert(outputs[key])}
+                {**outputs, scores.key: self._convert(outputs[scores.key], scores)}
                 if isinstance(outputs, Mapping)
-                else self._convert(outputs)
+                else self._convert(outputs, scores)
             )
             predictions = {**predictions, model: changed} if model else changed
         yield {**extracts, constants.PREDICTIONS_KEY: predictions}
 
-    def _convert(self, logits: Any) -> np.ndarray:
-        values = np.asarray(logits, np.float64)
-        if self._extras.of_two:
-            return (1 / (1 + np.exp(-values))).astype(np.float32)
-        raised = np.exp(values - values.max(-1, keepdims=True))
-        return (raised / raised.sum(-1, keepdims=True)).astype(np.float32)
+    def _convert(self, found: Any, scores: Scores) -> np.ndarray:
+        values = np.asarray(found, np.float64)
+        values = values.reshape(len(values), -1) if self._extras.second else values
+        if scores.from_logits and (scores.of_two or values.shape[-1] == 1):
+            values = 1 / (1 + np.exp(-values))
+        elif scores.from_logits:
+            raised = np.exp(values - values.max(-1, keepdims=True))
+            values = raised / raised.sum(-1, keepdims=True)
+        return (values[:, -1:] if self._extras.second else values).astype(np.float32)
 
 
 def _as_read(value: Any) -> Any:

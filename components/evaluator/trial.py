@@ -18,6 +18,7 @@ from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.package_names import OF_OTHER_LABELS, nearest_metric
+from tfx_estimator.pipeline.config.task import CLASSES, REGRESSION, Task
 
 _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
@@ -25,7 +26,7 @@ _MOST_CLASSES = 1000
 _OF_ALL = re.compile("Sparse|.*ExampleCount|.*Discrimination|SquaredPearson")
 
 
-def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
+def try_metrics(config: tfma.EvalConfig, task: Task) -> None:
     """Computes each metric on made-up predictions; refuses errors, wrong results and duplicate names."""
     seen: set[tuple[str, Any]] = set()
     for spec in config.metrics_specs:
@@ -36,15 +37,15 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
             alone.metrics.add().CopyFrom(metric)
             one = tfma.EvalConfig(model_specs=[tfma.ModelSpec(label_key=LABEL)], metrics_specs=[alone])
             try:
-                _refuse_wrong(metric, alone)
-                _try(one, num_classes, seen)
+                _refuse_wrong(metric, alone, task)
+                _try(one, task, seen)
             except Exception as error:  # TFMA and Keras raise many types
                 raise _refusal(metric, f"cannot be measured: {one_line(str(error))[:300]}") from error
 
 
-def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
+def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec, task: Task) -> None:
     thresholds = json.loads(metric.config or "{}").get("thresholds")
-    if OF_OTHER_LABELS.match(metric.class_name):
+    if task.kind != REGRESSION and OF_OTHER_LABELS.match(metric.class_name):
         raise ValueError("it reads one-hot labels, or labels as scores: those of a classifier here are numbers")
     if _OF_ALL.match(metric.class_name) and (spec.HasField("binarize") or spec.HasField("aggregate")):
         raise ValueError("it covers all classes at once: remove binarize, top_k and aggregate")
@@ -52,7 +53,7 @@ def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
         raise ValueError("its thresholds are not in ascending order, so its area would be wrong")
 
 
-def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) -> None:
+def _try(config: tfma.EvalConfig, task: Task, seen: set[tuple[str, Any]]) -> None:
     """Computes one metric; adds its names to `seen`, those of the previous metrics."""
     computations = list(metric_specs.to_computations(list(config.metrics_specs), config))
     keys = [key for each in computations for key in each.keys if not key.name.startswith("_")]
@@ -64,7 +65,7 @@ def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) 
     # There are no made-up values of the preprocessing_fn's features.
     if {*find_averaged(config)} - {LABEL}:
         return
-    measured = _measure(computations, num_classes)
+    measured = _measure(computations, task)
     for key in metric_specs.metric_thresholds_from_metrics_specs(config.metrics_specs, eval_config=config):
         value = measured.get(key._replace(is_diff=False) if key.is_diff else key)
         if not isinstance(value, (int, float, np.number)):
@@ -80,10 +81,7 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
     parsed = [tf.train.Example.FromString(each).features.feature for each in serialized]
     extracts = {
         tfma.INPUT_KEY: np.array(serialized, object),
-        tfma.FEATURES_KEY: {
-            IMAGE: np.array([each[IMAGE].bytes_list.value for each in parsed], object),
-            LABEL: np.array([each[LABEL].int64_list.value for each in parsed]),
-        },
+        tfma.FEATURES_KEY: {name: np.array([_values(each[name]) for each in parsed]) for name in parsed[0]},
     }
     predict = model_util.ModelSignaturesDoFn(
         [spec],
@@ -107,6 +105,11 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
         ) from error
 
 
+def _values(feature: tf.train.Feature) -> np.ndarray:
+    found = getattr(feature, feature.WhichOneof("kind") or "bytes_list").value
+    return np.array(found, object if feature.HasField("bytes_list") else None)
+
+
 def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     options = f" with {metric.config}" if metric.config else ""
     near = nearest_metric(metric.class_name)
@@ -119,7 +122,7 @@ def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     )
 
 
-def _measure(computations: Sequence[Any], num_classes: int) -> dict[Any, Any]:
+def _measure(computations: Sequence[Any], task: Task) -> dict[Any, Any]:
     """Computes the metrics of one slice by MetricKey, as TFMA's pipeline does."""
     found: dict[Any, Any] = {}
     derived, seen = [], set()
@@ -131,7 +134,7 @@ def _measure(computations: Sequence[Any], num_classes: int) -> dict[Any, Any]:
             combiner = computation.combiner
             combiner.setup()
             gathered = combiner.create_accumulator()
-            for each in _examples(num_classes):
+            for each in _examples(task):
                 gathered = combiner.add_input(gathered, each)
             found.update(combiner.extract_output(combiner.compact(gathered)))
     for computation in derived:
@@ -139,12 +142,15 @@ def _measure(computations: Sequence[Any], num_classes: int) -> dict[Any, Any]:
     return found
 
 
-def _examples(num_classes: int) -> Iterator[Any]:
+def _examples(task: Task) -> Iterator[Any]:
     random = np.random.default_rng(0)
-    classes = min(num_classes, _MOST_CLASSES)
+    # A regression's labels are numbers as well; the names of classes may be unknown.
+    width = max(len(task.names), 2)
+    classes = min(width, _MOST_CLASSES)
     for number in range(max(_LEAST, _EACH * min(classes, 20))):
         label = number % classes
-        scores = random.dirichlet(np.ones(num_classes)).astype(np.float32)
+        scores = random.dirichlet(np.ones(width)).astype(np.float32)
+        scores = scores if task.kind == CLASSES else scores[-1:]
         yield metric_types.StandardMetricInputs(
             {
                 "labels": np.array([label]),

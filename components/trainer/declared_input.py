@@ -38,7 +38,7 @@ class DeclaredInput:
             found = ", ".join(sorted(self.transformed_spec))
             raise UserCodeError(
                 f"the preprocessing_fn returns {found}, but no {' and no '.join(sorted(missing))}",
-                expected=f"`{self.label}`, and a feature for each input of the model: `image`, or others by their names",
+                expected=f"`{self.label}`, and a feature for each input of the model: `image`, or others by name",
                 todo="return it from the preprocessing_fn",
             )
 

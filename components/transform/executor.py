@@ -61,9 +61,9 @@ class Executor(executor.Executor):
 def _decompress(folder: str) -> None:
     """Replaces the gzipped files of each split; TFX's Transform can write no others."""
     for path in fileio.glob(os.path.join(folder, "*", f"*{_GZIP}")):
-        with fileio.open(path, "rb") as packed, gzip.open(packed) as file:
-            with fileio.open(path.removesuffix(_GZIP), "wb") as plain:
-                shutil.copyfileobj(file, plain)
+        plain = path.removesuffix(_GZIP)
+        with fileio.open(path, "rb") as packed, gzip.open(packed) as file, fileio.open(plain, "wb") as written:
+            shutil.copyfileobj(file, written)
         fileio.remove(path)
 
 

@@ -8,9 +8,21 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.best import better
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, number, shorthand
+from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task
 
-# Metrics that are always computed.
+# Metrics that are always computed: of images, and by kind of task.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
+# Ours: how much better a model is than the best constant prediction.
+SKILL = "Skill"
+_OF_MEANS = ("Calibration", "MeanLabel", "MeanPrediction", "ExampleCount")
+_BY_KIND = {
+    CLASSES: (*BUILT_IN, SKILL),
+    BINARY: ("AUC", "BinaryCrossEntropy", SKILL, "BinaryAccuracy", *_OF_MEANS),
+    REGRESSION: ("RootMeanSquaredError", "MeanAbsoluteError", SKILL, "MeanSquaredError", *_OF_MEANS),
+}
+# The metrics to which min_accuracy and max_accuracy_drop apply, and those that the latest blessed model is compared by.
+ACCURACIES = {CLASSES: BUILT_IN[0], BINARY: "BinaryAccuracy"}
+LOSSES = {CLASSES: BUILT_IN[1], BINARY: "BinaryCrossEntropy", REGRESSION: "MeanSquaredError"}
 ALL = "all"
 # The one metric that reads features, and TFMA's name for those.
 MEAN, FEATURES = "Mean", "features"
@@ -98,17 +110,21 @@ class Metric(Section):
     SHORT_FORM = {"type": "string", "minLength": 1}
     SPARSE = True
 
-    @property
-    def is_built_in(self) -> bool:
-        """True if the metric is computed anyway, so that only its thresholds matter."""
+    def is_one_of(self, built_in: Sequence[str]) -> bool:
+        """Returns True if the metric is computed anyway, so that only its thresholds matter."""
         whole = not self.options and self.binarize is None and not self.top_k and self.aggregate is None
-        return whole and self.name in BUILT_IN
+        return whole and self.name in built_in
 
     @property
     def direction(self) -> Optional[str]:
         """The declared direction of improvement, or that of the metric's name; None if unknown."""
         declared = self.change_threshold.direction if self.change_threshold else None
         return declared or _DIRECTIONS.get(better(self.name) or "")
+
+
+def built_in(task: Task) -> tuple[str, ...]:
+    """Returns the metrics that are always computed."""
+    return BUILT_IN if task.is_of_images else _BY_KIND[task.kind]
 
 
 def expand_metrics(value: Any) -> Any:
@@ -132,3 +148,8 @@ class EvaluatorSection(Section):
     metrics: tuple[Metric, ...] = Field(
         (), "of TFMA and Keras, next to accuracy, mean loss and the number of examples", expand=expand_metrics
     )
+
+    def slices_of(self, task: Task) -> tuple[SliceItem, ...]:
+        """Returns the slices; the default ones are of images."""
+        is_default = self.slices == EvaluatorSection.__fields__["slices"].default
+        return () if is_default and not task.is_of_images else self.slices

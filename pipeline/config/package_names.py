@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfx_estimator.pipeline.config.evaluator import BUILT_IN
+from tfx_estimator.pipeline.config.evaluator import BUILT_IN, SKILL
 from tfx_estimator.pipeline.config.problems import nearest
 
 _CLASS = re.compile(r"^class ([A-Z]\w*)\(", re.MULTILINE)
@@ -33,10 +33,10 @@ def tfds_names() -> set[str]:
 
 @functools.lru_cache(maxsize=1)
 def metric_names() -> list[str]:
-    """Returns the names of the classes among which TFMA finds a metric; none without TFMA."""
+    """Returns the names of the classes among which TFMA finds a metric, and of ours; none without TFMA."""
     of_tfma = list(_names("tensorflow_model_analysis", "**/metrics/**/*.py", _REGISTERED))
     keras = "tf_keras" if _folders("tf_keras") else "keras"
-    return [*of_tfma, *_names(keras, "src/metrics/*.py", _CLASS)] if of_tfma else []
+    return [*of_tfma, *_names(keras, "src/metrics/*.py", _CLASS), SKILL] if of_tfma else []
 
 
 def nearest_metric(name: str) -> str:

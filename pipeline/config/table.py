@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.data import DataSection, Splits
+from tfx_estimator.pipeline.config.known import SHORT_NAMES, TABLE_MODELS
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.config.task import Task
-from tfx_estimator.pipeline.user_data.table import TableReading, read_table, task_of
+from tfx_estimator.pipeline.config.task import REGRESSION, Task, task_of
+from tfx_estimator.pipeline.user_data.table import TableReading, read_table
 
 if TYPE_CHECKING:
+    from tfx_estimator.pipeline.config.declaration import Declaration
     from tfx_estimator.pipeline.config.rules.rule import Case
 
-_CODE = "the dotted name of your function, or a module file"
+_MODELS = ", ".join(TABLE_MODELS)
 
 
 def read_declared(data: DataSection) -> TableReading:
@@ -41,10 +44,22 @@ def task_of_label(data: DataSection, reading: TableReading) -> str:
     return data.task or (task_of(column) if column else "")
 
 
-def task(data: DataSection) -> Task:
-    """Returns the task of a checked `data` section."""
-    kind = data.task or task_of_label(data, read_declared(data))
-    return Task(kind, data.label or "", weight=data.weight or "", preprocessed=True)
+def task(declaration: Declaration) -> Task:
+    """Returns the task of a checked declaration, with the classes' names if the built-in preprocessing orders them."""
+    data = declaration.data
+    reading = read_declared(data) if data.task is None or is_here(data, travels=True) else None
+    kind = data.task or (task_of_label(data, reading) if reading else "")
+    column = reading.column(data.label or "") if reading else None
+    is_built_in = declaration.transform == type(declaration.transform)()
+    names = sorted(column.values, key=_by_number) if column and is_built_in and kind != REGRESSION else ()
+    return Task(kind, data.label or "", tuple(names), weight=data.weight or "", preprocessed=True)
+
+
+def _by_number(value: str) -> tuple[float, str]:
+    try:
+        return float(value), value
+    except ValueError:
+        return math.inf, value
 
 
 def check_table(case: Case) -> Iterator[Problem]:
@@ -64,12 +79,13 @@ def check_table(case: Case) -> Iterator[Problem]:
         what = "a table that is not on this machine is not read here"
         yield Problem("data.csv", what, "data.schema and data.task", "declare both", value=data.csv)
     yield from _splits(data.splits)
-    if case.trainer.module_file is None and case.trainer.model is not None:
-        what, todo = "the models of trainer.model are of images", "name a module file with a trainer_fn or a run_fn"
-        yield Problem("trainer.model", what, "trainer.module_file", todo, value=case.trainer.model)
-    if case.transform == type(case.transform)():
-        what, todo = "`standardize` is for images", "name your own: transform: {module_file: FILE}"
-        yield Problem("transform.preprocessing_fn", what, _CODE, todo)
+    model, path = case.trainer.model, case.trainer.path
+    if model in SHORT_NAMES["trainer.model"]:
+        what = "this network is of images"
+        yield Problem("trainer.model", what, f"{_MODELS}, a model_fn or a network of your own", "name one", value=model)
+    if model is not None and path != "estimator":
+        what, todo = "tables are trained by an Estimator, or by a module file's run_fn", "set trainer.path: estimator"
+        yield Problem("trainer.path", what, "estimator", todo, value=path)
 
 
 def _columns(data: DataSection, reading: TableReading) -> Iterator[Problem]:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.user_data.table import Column
 
 CLASSES, BINARY, REGRESSION = "classes", "binary", "regression"
+# A column of more different whole numbers counts something.
+_MAX_CLASSES = 100
 
 
 @dataclass(frozen=True)
@@ -24,3 +30,28 @@ class Task:
     names: tuple[str, ...] = ()
     weight: str = ""
     preprocessed: bool = False
+
+    @property
+    def is_of_images(self) -> bool:
+        """True for the classes of images, whose labels no preprocessing_fn may change."""
+        return self.kind == CLASSES and not self.preprocessed
+
+    @property
+    def width(self) -> Optional[int]:
+        """The number of classes, 1 of a regression; None if unknown."""
+        return {BINARY: 2, REGRESSION: 1}.get(self.kind) or len(self.names) or None
+
+
+def task_of(label: Column) -> str:
+    """Returns the kind of task that a label's column shows; empty if it shows none for sure."""
+    if label.kind == "bytes":
+        # With another value in every other row, it is a text, or an id.
+        known = 1 < label.distinct == len(label.values) <= sum(label.values.values()) / 2
+        return (BINARY if label.distinct == 2 else CLASSES) if known else ""
+    numbers = sorted(map(float, label.values))
+    if len(numbers) < 2 or not all(map(float.is_integer, numbers)):
+        return REGRESSION if numbers[1:] else ""
+    is_many = label.distinct > _MAX_CLASSES
+    if numbers[0] in (0, 1) and numbers[-1] - numbers[0] == label.distinct - 1:
+        return BINARY if label.distinct == 2 else "" if is_many else CLASSES
+    return REGRESSION if is_many else BINARY if label.distinct == 2 else ""

@@ -21,6 +21,7 @@ from tfx_estimator.components.tuner.executor import TUNE_KEY
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 
 NODES = [
     "TfdsExampleGen",
@@ -186,8 +187,8 @@ def test_without_metrics_the_eval_config_has_the_defaults():
         metrics { class_name: "ExampleCount" }
       }
     """
-    section = EvaluatorSection(min_accuracy=0.5)
-    assert eval_config(section, tuple("abc")) == text_format.Parse(text, config_pb2.EvalConfig())
+    section, task = EvaluatorSection(min_accuracy=0.5), Task(CLASSES, "label", tuple("abc"))
+    assert eval_config(section, task) == text_format.Parse(text, config_pb2.EvalConfig())
 
 
 @pytest.mark.parametrize("metric", [{"name": "AUC"}, {"name": "Precision", "binarize": ["3", 8]}])

@@ -57,7 +57,7 @@ def run(context: TaskContext) -> None:
     from tfx_estimator.data.sources import open_source
 
     info = None if data.csv else open_source(data).info
-    task = Task(CLASSES, LABEL, info.label_names) if info else declared_task(data)
+    task = Task(CLASSES, LABEL, info.label_names) if info else declared_task(declaration)
     # TFX packages a module file together with its neighbours.
     loader.install([os.path.dirname(file) for file in (trainer.module_file, transform.module_file) if file])
     on = f"made-up images of {'x'.join(map(str, info.image_shape))}" if info else "the first rows"
@@ -194,12 +194,12 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], task: Ta
     from tfx_estimator.components.evaluator.extractors import check_features, find_features
     from tfx_estimator.components.evaluator.trial import try_metrics
 
-    config = eval_config(declaration.evaluator, info.label_names)
+    config = eval_config(declaration.evaluator, task)
     if find_features(config, (IMAGE, LABEL)):
         returned = tft.TFTransformOutput(inputs["transform_graph"][0].uri).transformed_feature_spec()
         check_features(config, (IMAGE, LABEL), returned)
     if declaration.evaluator.metrics:
-        try_metrics(config, info.num_classes)
+        try_metrics(config, task)
 
 
 def _evaluate_as_served(job: Job, declaration: Declaration, task: Task, records: list[bytes]) -> str:
@@ -213,8 +213,8 @@ def _evaluate_as_served(job: Job, declaration: Declaration, task: Task, records:
 
     model = path_utils.serving_model_dir(job.exports_dir)
     outputs = read_outputs(model)
-    scores = choose_scores(outputs, declaration.evaluator.prediction_key, info.num_classes)
-    config = eval_config(declaration.evaluator, info.label_names)
+    scores = choose_scores(outputs, declaration.evaluator.prediction_key, task.width)
+    config = eval_config(declaration.evaluator, task)
     complete(config, scores, None)
     try_signature(model, config, records[:_CALLED_WITH])
     return f"its served outputs: {', '.join(output.name for output in outputs)}; evaluated is `{scores.key}`"

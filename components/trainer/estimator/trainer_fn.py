@@ -132,9 +132,7 @@ def _of_network(
     return estimator, {OPTIMIZER_KEY: section.optimizer}
 
 
-def params_of(
-    section: TrainerSection, settings: Settings, sizes: Optional[dict[str, int]] = None
-) -> dict[str, Any]:
+def params_of(section: TrainerSection, settings: Settings, sizes: Optional[dict[str, int]] = None) -> dict[str, Any]:
     """Returns the params of a user's model_fn: declared options, overridden by `trainer.params`.
 
     Args:

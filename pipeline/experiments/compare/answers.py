@@ -16,6 +16,7 @@ import numpy as np
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, expand_metrics
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 from tfx_estimator.pipeline.experiments.compare.candidates import Candidate
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError
@@ -194,7 +195,9 @@ def measure(
     from tfx_estimator.components.served_outputs import Scores
     from tfx_estimator.pipeline.run.results import scalar_metrics
 
-    config = eval_config(EvaluatorSection.parse_obj({"metrics": metrics, "slices": ()}), label_names)
+    config = eval_config(
+        EvaluatorSection.parse_obj({"metrics": metrics, "slices": ()}), Task(CLASSES, _LABEL, tuple(label_names))
+    )
     for each in config.metrics_specs:
         for metric in each.metrics:
             metric.ClearField("per_slice_thresholds")

@@ -8,17 +8,18 @@ from tfx_estimator.components.evaluator.completion import reads_probabilities
 from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 
-LABELS = tuple("abcd")
+LABELS = Task(CLASSES, "label", tuple("abcd"))
 
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("value", ["e", 4, -1, 3.0, "4"])
 def test_a_slice_by_an_unknown_class_is_refused(value, held):
-    def config(label, names=LABELS):
+    def config(label, names=LABELS.names):
         own = [Metric(name="ExampleCount", threshold={"lower": 1}, slices=[{"label": label}])] if held else []
         slices = [] if held else [{"label": label}]
-        return eval_config(EvaluatorSection(slices=slices, metrics=own), names)
+        return eval_config(EvaluatorSection(slices=slices, metrics=own), Task(CLASSES, "label", names))
 
     with pytest.raises(DeclarationError, match=f"evaluator.slices: the data has no class `{value}`"):
         config(value)
@@ -41,7 +42,7 @@ def test_a_slice_by_an_unknown_class_is_refused(value, held):
 )
 def test_a_number_means_the_class_of_this_name(names, value, label):
     metric = Metric(name="Recall", binarize=[value])
-    config = eval_config(EvaluatorSection(slices=[{"label": value}], metrics=[metric]), names)
+    config = eval_config(EvaluatorSection(slices=[{"label": value}], metrics=[metric]), Task(CLASSES, "label", names))
     assert config.slicing_specs[-1].feature_values["label"] == str(label)
     assert list(config.metrics_specs[-1].binarize.class_ids.values) == [label]
 
@@ -76,12 +77,13 @@ def test_a_class_that_is_named_twice_is_refused():
 )
 def test_metrics_that_keras_would_compute_from_label_numbers_are_binarized_by_class(name, aggregate):
     def found(names, **options):
-        spec = eval_config(EvaluatorSection(metrics=[Metric(name=name, **options)]), names).metrics_specs[-1]
+        section = EvaluatorSection(metrics=[Metric(name=name, **options)])
+        spec = eval_config(section, Task(CLASSES, "label", names)).metrics_specs[-1]
         return [each.name.removesuffix("_average") for each, _ in spec.aggregate.ListFields()][:1]
 
-    assert found(LABELS) == ([aggregate] if aggregate else [])
+    assert found(LABELS.names) == ([aggregate] if aggregate else [])
     # Another aggregation is declared, or the number of classes is unknown.
     assert found(()) == []
     if name != "SparseTopKCategoricalAccuracy":
-        assert found(LABELS, aggregate="micro") == ["micro"]
-        assert found(LABELS, binarize="all") == []
+        assert found(LABELS.names, aggregate="micro") == ["micro"]
+        assert found(LABELS.names, binarize="all") == []

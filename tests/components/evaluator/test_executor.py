@@ -25,11 +25,13 @@ from tfx_estimator.components.served_outputs import Scores
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
+from tfx_estimator.pipeline.config.task import Task
 from tfx_estimator.testing import artifact
 
 pytestmark = [pytest.mark.timeout(300)]
 
 CLASSES = 10
+TASK = Task("classes", "label")
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
 
@@ -105,7 +107,7 @@ def export(digits, tmp_path_factory):
     return make
 
 
-def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
+def run_evaluator(inputs, out: Path, section, task=TASK) -> tuple[str, bool]:
     """Runs the executor as TFX does, with the engine that a pipeline of ours gives it.
 
     Returns:
@@ -113,7 +115,7 @@ def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
     """
     component = Evaluator(
         **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
-        eval_config=eval_config(section, names),
+        eval_config=eval_config(section, task),
     )
     # The chosen engine is no property, so the cache key is TFX's own.
     assert component.spec.exec_properties.keys() <= Theirs.SPEC_CLASS.PARAMETERS.keys()
@@ -238,9 +240,9 @@ def test_a_metric_of_the_first_class_is_refused_when_the_single_score_is_of_the_
     metrics = [Metric(name="Recall", binarize=binarize, threshold={"lower": 0.9})]
     section = EvaluatorSection(metrics=metrics)
     with pytest.raises(UserCodeError, match="Recall binarize the class 0, but the model has a single score") as caught:
-        complete(eval_config(section, ("no", "yes")), Scores("logistic", of_two=True), None)
+        complete(eval_config(section, Task("classes", "label", ("no", "yes"))), Scores("logistic", of_two=True), None)
     assert "binarize: [1], or no binarize" in str(caught.value)
-    complete(eval_config(section, ("no", "yes")), Scores("probabilities"), None)
+    complete(eval_config(section, Task("classes", "label", ("no", "yes"))), Scores("probabilities"), None)
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from tests.components.evaluator.test_executor import CLASSES, export, logits_fn,
 from tests.components.trainer.conftest import rows_of, tf_estimator, write_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+from tfx_estimator.pipeline.config.task import Task
 from tfx_estimator.pipeline.run.results import _read_evaluation
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.testing import artifact, export_and_serve
@@ -96,7 +97,7 @@ def measured(digits, export, tmp_path_factory):
 
 
 def _evaluate(inputs, out, slices, metrics):
-    return run_evaluator(inputs, out, EvaluatorSection(slices=slices, metrics=metrics), NAMES)
+    return run_evaluator(inputs, out, EvaluatorSection(slices=slices, metrics=metrics), Task("classes", "label", NAMES))
 
 
 @pytest.fixture(scope="module")

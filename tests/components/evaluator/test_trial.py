@@ -14,8 +14,10 @@ from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.components.evaluator.trial import try_metrics, try_signature
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
+from tfx_estimator.pipeline.config.task import CLASSES, Task
 
 CONFIG = tfma.EvalConfig(model_specs=[tfma.ModelSpec(signature_name="serving_default", label_key="label")])
+TASK = Task(CLASSES, "label", tuple("abcd"))
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string)}
 
 
@@ -56,7 +58,7 @@ def _try(*metrics):
     section = EvaluatorSection(
         metrics=[Metric(**({"name": each} if isinstance(each, str) else each)) for each in metrics]
     )
-    try_metrics(eval_config(section, tuple("abcd")), 4)
+    try_metrics(eval_config(section, TASK), TASK)
 
 
 OWN_NAME = {"name": "AUC", "options": {"name": "other"}}
