@@ -78,7 +78,7 @@ def write_properties(
         CITATION: info.citation,
     }
     if splits.test is not None:
-        values[TEST] = splits.test
+        values[TEST] = str(splits.test)
     for name, value in values.items():
         examples.set_string_custom_property(name, value)
     for split, count in counts.items():

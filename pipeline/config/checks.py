@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
+from tfx_estimator.pipeline.config.known import TABLE_MODELS
 from tfx_estimator.pipeline.config.package_names import metric_names, nearest_metric, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
@@ -25,7 +26,7 @@ from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import TRAINING
-from tfx_estimator.pipeline.config.table import check_table
+from tfx_estimator.pipeline.config.table import check_table, columns_of
 from tfx_estimator.pipeline.config.tracking import check_tracking
 from tfx_estimator.pipeline.config.travel_checks import check_credentials, check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -44,7 +45,7 @@ def check(case: Case) -> list[Problem]:
         *_code(case),
         *check_class_weights(case.declaration, case.reading.classes if case.reading else ()),
         *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
-        *_evaluator(case.declaration),
+        *_evaluator(case),
         # With a target, these paths are on other machines.
         *(() if case.target else _places(case.declaration)),
         *check_beam(case),
@@ -64,6 +65,9 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
         yield from _check_folder_or_table(data.dataset)
     if reading and (error := reading.refusal):
         yield Problem("data.dataset", error.what, error.expected, error.todo, value=data.dataset)
+    if declaration.trainer.model in TABLE_MODELS:
+        todo = "name a network of images; or a table of features, by data.csv in place of data.dataset"
+        yield Problem("trainer.model", "this model is of tables", "", todo, value=declaration.trainer.model or "")
     known = [TRAIN] if data.dataset == "digits" else list(reading.files) if reading and not reading.refusal else []
     declared = data.splits.declared()
     for key, expression in declared.items():
@@ -151,10 +155,11 @@ def _places(declaration: Declaration) -> Iterator[Problem]:
         yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
 
 
-def _evaluator(declaration: Declaration) -> Iterator[Problem]:
-    section, transform = declaration.evaluator, declaration.transform
+def _evaluator(case: Case) -> Iterator[Problem]:
+    section, transform = case.evaluator, case.transform
     # The features that the user's preprocessing_fn returns are unknown here; the dry run and the Evaluator check them.
-    known = [_LABEL] if transform.target == type(transform)().target else []
+    is_built_in = transform.target == type(transform)().target
+    known = (columns_of(case) if case.data.csv else [_LABEL]) if is_built_in else []
     yield from _slices(_SLICES, section.slices, known)
     for index, metric in enumerate(section.metrics):
         path = f"evaluator.metrics.{index}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.base.files import names_in
-from tfx_estimator.pipeline.config.known import SHORT_NAMES
+from tfx_estimator.pipeline.config.known import names_of
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names, find_module, is_source
 
@@ -19,7 +19,7 @@ _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 def check_target(path: str, target: str, search_paths: Sequence[str], what: str = "function") -> list[Problem]:
     """Checks `package.module:function`, or of another `what`: `class`."""
     form = f"`package.module:{what}`"
-    built_in = SHORT_NAMES.get(path, {})
+    built_in = names_of(path)
     if target in built_in:
         return []
     if not _TARGET.match(target):

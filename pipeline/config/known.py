@@ -54,5 +54,9 @@ ALIASES: dict[str, str] = {
 
 def expand(path: str, name: str) -> str:
     """Returns the `package.module:function` of a built-in short name; any other name as it is."""
-    names = {**SHORT_NAMES[path], **(TABLE_MODELS if path == "trainer.model" else {})}
-    return names.get(name, name)
+    return names_of(path).get(name, name)
+
+
+def names_of(path: str) -> dict[str, str]:
+    """Returns all short names of a key, of images and of tables."""
+    return {**SHORT_NAMES.get(path, {}), **(TABLE_MODELS if path == "trainer.model" else {})}

@@ -62,6 +62,11 @@ def _by_number(value: str) -> tuple[float, str]:
         return math.inf, value
 
 
+def columns_of(case: Case) -> list[str]:
+    """Returns the names of the table's columns; none if it cannot be read."""
+    return [column.name for column in case.table.columns] if isinstance(case.table, TableReading) else []
+
+
 def check_table(case: Case) -> Iterator[Problem]:
     """Checks a declared table, and that the user's code is there for it."""
     data, reading = case.data, case.table
@@ -94,7 +99,9 @@ def _columns(data: DataSection, reading: TableReading) -> Iterator[Problem]:
         near = nearest(data.label or "", names)
         what = f"there is no column `{data.label}`" if data.label not in names else "its values do not tell the task"
         todo = "if your preprocessing_fn makes it, declare data.task: binary, classes or regression"
-        yield Problem("data.label", what, "a column", f"did you mean `{near}`? {todo}" if near else todo, data.label)
+        yield Problem(
+            "data.label", what, "a column", f"did you mean `{near}`? {todo}" if near else todo, value=data.label or ""
+        )
     for key, name in (("weight", data.weight), ("split_by", data.split_by)):
         if name is not None and name not in names:
             near = nearest(name, names)

@@ -274,7 +274,7 @@ def _resident(declaration: Declaration, source: ImageSource) -> Optional[int]:
     """Returns the bytes of the training files that stay in memory."""
     with contextlib.suppress(DataError):
         if source.is_prepared:
-            count = sum(map(len, source.resolve(declaration.data.splits.train)))
+            count = sum(map(len, source.resolve(declaration.data.splits.declared()["train"])))
             size = count * (source.info.image_bytes + _RECORD_BYTES)
             return size if size <= declaration.trainer.resident_megabytes << 20 else 0
     return None
