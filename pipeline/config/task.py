@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.user_data.table import Column
 
 CLASSES, BINARY, REGRESSION = "classes", "binary", "regression"
+# More different whole numbers are rather measured or counted.
+_MAX_CLASSES = 20
 
 
 @dataclass(frozen=True)
@@ -24,3 +30,18 @@ class Task:
     names: tuple[str, ...] = ()
     weight: str = ""
     preprocessed: bool = False
+
+
+def task_of(label: Column) -> str:
+    """Returns the kind of task that a label's column shows; empty if it shows none for sure."""
+    if label.kind == "bytes":
+        # With another value in every other row, it is a text, or an id.
+        known = 1 < label.distinct == len(label.values) <= sum(label.values.values()) / 2
+        return (BINARY if label.distinct == 2 else CLASSES) if known else ""
+    numbers = sorted(map(float, label.values))
+    if len(numbers) < 2 or not all(map(float.is_integer, numbers)):
+        return REGRESSION if numbers[1:] else ""
+    is_many = label.distinct > _MAX_CLASSES
+    if numbers[0] in (0, 1) and numbers[-1] - numbers[0] == label.distinct - 1:
+        return BINARY if label.distinct == 2 else "" if is_many else CLASSES
+    return REGRESSION if is_many else BINARY if label.distinct == 2 else ""
