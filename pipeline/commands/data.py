@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
@@ -14,10 +14,12 @@ from tfx_estimator.pipeline.base.text import one_line
 if TYPE_CHECKING:
     from tfx_estimator.data.sources.source import ImageSource
     from tfx_estimator.pipeline.config.data import DataSection
+    from tfx_estimator.pipeline.user_data.table import Column, TableReading
 
 HELP = "print what is in your data, and a `data` section that reads it"
 _IMAGE_SIZE = (64, 64)
-_SHOWN = 20
+_SHOWN, _COLUMNS, _WIDTH = 20, 30, 40
+_LABELS = ("label", "target", "class", "y")
 _EXPECTED = "a folder, a CSV or Parquet file, a preset, a declaration, or a TFDS name"
 
 
@@ -29,8 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints layout, splits, classes, counts, what is left out and a `data` section; raises if nothing can read it."""
     from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.user_data.names import is_address
     from tfx_estimator.pipeline.user_data.read import read
+    from tfx_estimator.pipeline.user_data.table import holds_features
 
+    place = os.path.abspath(os.path.expanduser(args.source))
+    if not is_address(args.source) and holds_features(place):
+        for line in _describe_table(place):
+            say(line)
+        return 0
     section, declared = _section(args.source)
     found = read(section.dataset, section.splits.names())
     say(one_line(f"{found.layout if found else 'data set'}: {section.dataset}"))
@@ -120,3 +129,53 @@ def _describe(source: ImageSource, declared: bool) -> Iterator[str]:
     default = DataSection(dataset="", splits=section.splits).dict()
     yield from (f"  {key}: {inline(value)}" for key, value in section.dict().items() if value != default[key])
     yield f"  {splits}"
+
+
+def _describe_table(place: str) -> Iterator[str]:
+    from tfx_estimator.pipeline.config.task import task_of
+    from tfx_estimator.pipeline.config.yaml_text import inline
+    from tfx_estimator.pipeline.user_data.reading import listed
+    from tfx_estimator.pipeline.user_data.table import read_table
+
+    found = read_table(place)
+    names, label = [column.name for column in found.columns], _guess_label(found)
+    files = "" if len(found.files) == 1 else f" of {len(found.files):,} files"
+    yield one_line(f"table of features: {found.place}")
+    yield f"  {'' if found.is_whole else 'the first '}{found.rows:,} rows{files}, {len(names):,} columns"
+    shown = found.columns[:_COLUMNS]
+    width = max(6, *(len(_cut(column.name)) for column in shown))
+    yield f"  {'column':{width}}  {'kind':5}  {'missing':>7}  values"
+    for column in shown:
+        yield f"  {_cut(column.name):{width}}  {column.kind or '-':5}  {column.missing:7,}  {_values(column)}"
+    if names[_COLUMNS:]:
+        yield f"  and {len(names) - _COLUMNS:,} more columns"
+    # What is wrong with the label is told below the columns.
+    for note in (read_table(place, label=label.name) if label else found).notes():
+        yield f"  note: {note}"
+    if label and (task := task_of(label)):
+        yield one_line(f"  the label {label.name} asks for: {task}")
+    yield "data:"
+    yield f"  csv: {inline(os.path.join(place, '*.csv') if os.path.isdir(place) else place)}"
+    yield f"  label: {inline(label.name) if label else f'...  # choose one of {listed(names)}'}"
+    yield "  splits: {train: 2, eval: 1}"
+
+
+def _guess_label(found: TableReading) -> Optional[Column]:
+    """Returns the column that has a label's name, or the last one if it tells two classes apart."""
+    from tfx_estimator.pipeline.config.task import BINARY, task_of
+
+    named, last = [column for column in found.columns if column.name.lower() in _LABELS], found.columns[-1]
+    return named[0] if len(named) == 1 else last if task_of(last) == BINARY and not last.missing else None
+
+
+def _values(column: Column) -> str:
+    """Returns the range of numbers, or the most frequent words."""
+    words = [f"{_cut(value)} ({count:,})" for value, count in list(column.values.items())[:3]]
+    shown = ", ".join(words) if column.lowest is None else f"{column.lowest:,} to {column.highest:,}"
+    return (
+        shown if column.lowest is None and column.distinct == len(words) else f"{shown}; different: {column.distinct:,}"
+    )
+
+
+def _cut(text: str) -> str:
+    return one_line(text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…")

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.user_data.table import Column
 
 CLASSES, BINARY, REGRESSION = "classes", "binary", "regression"
-# A column of more different whole numbers counts something.
-_MAX_CLASSES = 100
+# More different whole numbers are rather measured or counted.
+_MAX_CLASSES = 20
 
 
 @dataclass(frozen=True)

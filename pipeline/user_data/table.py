@@ -147,7 +147,8 @@ def holds_features(place: str) -> bool:
 
 def _to_column(cells: Cells) -> Column:
     values = {cell: count for cell, count in cells.all.items() if cell}
-    numbers = list(filter(math.isfinite, map(float, values if cells.kind in (INT, FLOAT) else ())))
+    read = {INT: int, FLOAT: float}.get(cells.kind)
+    numbers = [number for number in map(read, values) if math.isfinite(number)] if read else []
     most = dict(heapq.nlargest(_VALUES, values.items(), key=lambda item: item[1]))
     low, high = min(numbers, default=None), max(numbers, default=None)
     return Column(cells.name, cells.kind, cells.all[""], len(values), most, low, high)

@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Optional
 
 from tfx_estimator.pipeline.base.errors import DataError
@@ -29,7 +30,7 @@ class Cells:
 
     def __init__(self, name: str, index: int, files: Sequence[CsvFile]) -> None:
         self.name, self.index, self.files = name, index, files
-        self.by_file = [Counter(row[index] for row in file.rows) for file in files]
+        self.by_file = [Counter(map(itemgetter(index), file.rows)) for file in files]
         self.all: Counter[str] = Counter()
         for each in self.by_file:
             self.all.update(each)
@@ -121,13 +122,12 @@ def find_doubts(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]
                 shown = f" ({cell!r} in line {file.lines[row]:,} of {file.path.name}; {count:,} of {rows:,} rows)"
             doubts.setdefault(why, []).append(column.name + shown)
     seen: dict[tuple[str, ...], str] = {}
-    for split, files in splits.items():
-        rows = [(tuple(row), file, line) for file in files for row, line in zip(file.rows, file.lines)]
-        if again := [each for each in rows if seen.get(each[0], split) != split]:
-            (row, file, line), count = again[0], len(again)
-            shown = f"{count:,} of {split}, as line {line:,} of {file.path.name}, which {seen[row]} has"
-            doubts.setdefault("rows of one split that are in another as well", []).append(shown)
-        seen = {**dict.fromkeys((row for row, *_ in rows), split), **seen}
+    for split, files in splits.items() if len(splits) > 1 else ():
+        places = {tuple(row): file.place(number) for file in files for number, row in enumerate(file.rows)}
+        if again := [row for row in places if row in seen]:
+            shown = f"{len(again):,} of {len(places):,} (as {places[again[0]]}, in {seen[again[0]]} as well)"
+            doubts[f"different rows of {split} that another split has"] = [shown]
+        seen |= dict.fromkeys(places, split)
     return doubts
 
 

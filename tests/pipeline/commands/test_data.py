@@ -121,7 +121,50 @@ def test_a_name_that_is_nothing_is_refused(tmp_path, cli):
     cli("data", str(tmp_path / "nowhere.csv"), code=DataError.exit_code)
 
 
-def test_images_and_tables_are_shown_without_tensorflow(pets):
+def test_a_table_of_features(shown, tmp_path):
+    rows = [
+        "age,job,class",
+        *(f"{n % 9},{('nurse', 'cook', '')[n % 3]},{('<=50K', '>50K')[n // 3 % 2]}" for n in range(60)),
+    ]
+    write_files(
+        tmp_path, {"a.csv": "\n".join(rows), "b.csv": "\n".join(["age,job,class", "?,cook,>50K", "7,cook,>50K"])}
+    )
+    output, section = shown(tmp_path)
+    assert output.startswith(f"table of features: {tmp_path}\n  62 rows of 2 files, 3 columns\n")
+    assert "  job     bytes       20  cook (22), nurse (20)\n" in output
+    assert (
+        "  note: numbers that are read as words, because of some cells: age ('?' in line 2 of b.csv; 1 of 62" in output
+    )
+    assert "  the label class asks for: binary\n" in output
+    assert section == {"csv": f"{tmp_path}/*.csv", "label": "class", "splits": {"train": 2, "eval": 1}}
+    output, section = shown(tmp_path / "a.csv")
+    assert "  age     int          0  0 to 8; different: 9\n" in output
+    assert section["csv"] == str(tmp_path / "a.csv")
+    assert shown(tmp_path / "?.csv")[1]["csv"] == str(tmp_path / "?.csv")
+
+
+def test_a_wide_table_whose_label_is_not_obvious(shown, tmp_path):
+    names = [f"x{n}" for n in range(40)]
+    write_files(tmp_path, {"a.csv": "\n".join(",".join(map(str, [*range(39), row])) for row in range(9))})
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + (tmp_path / "a.csv").read_text())
+    output, section = shown(tmp_path / "a.csv")
+    assert "x29 " in output
+    assert "x30 " not in output
+    assert "  and 10 more columns\n" in output
+    assert "  label: ...  # choose one of x0, x1" in output
+    assert section["label"] == "..."
+
+
+def test_a_table_whose_label_is_wrong_is_shown_and_refused(cli, tmp_path):
+    write_files(tmp_path, {"a.csv": "x,label\n1,a\n2,b\n3,\n"})
+    ended = cli("data", str(tmp_path / "a.csv"), code=DataError.exit_code)
+    assert "  label   bytes        1  a (1), b (1)\n" in ended.out
+    assert f"the label label is missing in line 4 of {tmp_path}/a.csv" in ended.err
+
+
+def test_images_and_tables_are_shown_without_tensorflow(pets, tmp_path):
+    features = write_files(tmp_path / "features", {"a.csv": "x,y\n1,0\n2,1\n"})
     code = f"import sys; from tfx_estimator.__main__ import main; main(['data', {str(pets)!r}]); "
+    code += f"main(['data', {str(features)!r}]); "
     code += "sys.exit(bool({'tensorflow', 'tensorflow_datasets', 'tfx'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
