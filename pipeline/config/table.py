@@ -28,9 +28,11 @@ def read_declared(data: DataSection) -> TableReading:
     Raises:
         DataError: It cannot be read, or TFX would read it wrongly.
     """
-    table = data.table()
-    patterns = {name: os.path.join(table.folder, pattern) for name, pattern in table.patterns.items()}
-    return read_table(os.path.join(table.folder, table.pattern), patterns, data.label or "")
+    table, label = data.table(), data.label or ""
+    place = table.folder if table.patterns else os.path.join(table.folder, table.pattern)
+    reading = read_table(place, table.patterns)
+    # The preprocessing may make the label.
+    return read_table(place, table.patterns, label) if reading.column(label) else reading
 
 
 def is_here(data: DataSection, travels: bool) -> bool:
