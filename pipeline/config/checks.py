@@ -60,7 +60,7 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
     data = declaration.data
     if not data.dataset.strip():
         todo = "name one: dataset: mnist; or a table of features: csv: FILE"
-        yield Problem("data.dataset", "it is empty", "a data set's name or folder", todo)
+        yield Problem("data.dataset", "this key is missing", "a data set's name or folder", todo)
     elif is_path(data.dataset) and not is_address(data.dataset):
         yield from _check_folder_or_table(data.dataset)
     if reading and (error := reading.refusal):
