@@ -8,13 +8,15 @@ from typing import Any, Union
 
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_types
-from tensorflow_model_analysis.proto.config_pb2 import PerSliceMetricThreshold
+from tensorflow_model_analysis.proto.config_pb2 import ExampleWeightOptions, PerSliceMetricThreshold
 
 from tfx_estimator.components.evaluator import skill
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.evaluator import (
     ACCURACIES,
     ALL,
+    COUNT,
+    LEAST_SKILL,
     LOSSES,
     SKILL,
     EvaluatorSection,
@@ -40,8 +42,8 @@ _LISTED = "ConfusionMatrixAtThresholds"
 _AS_KERAS = "BinaryCrossEntropy"
 # TFX's name of the model's attribute that applies the transform graph.
 TRANSFORM_FEATURES = "transform_features"
-# Lowest skill that is blessed by default; and how much the loss may rise against the latest blessed model's.
-LEAST_SKILL, _RISE = 1e-6, 0.01
+# How much of the latest blessed model's loss the model's may be higher by.
+_RISE = 0.01
 
 
 def eval_config(section: EvaluatorSection, task: Task) -> tfma.EvalConfig:
@@ -74,6 +76,11 @@ def eval_config(section: EvaluatorSection, task: Task) -> tfma.EvalConfig:
                 specs.append(spec)
         # TFMA checks thresholds only of slices that it evaluates.
         slices += parse_held(metric.slices)
+    if task.weight:
+        # A number of examples, not the sum of their weights.
+        counted = tfma.MetricsSpec(example_weights=ExampleWeightOptions(unweighted=True))
+        counted.metrics.append(first.pop(COUNT))
+        specs.append(counted)
     specs[0].metrics.extend(first.values())
     return tfma.EvalConfig(
         model_specs=[

@@ -11,18 +11,21 @@ from tfx_estimator.pipeline.config.section import Field, Limits, Section, number
 from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task
 
 # Metrics that are always computed: of images, and by kind of task.
-BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
+COUNT = "ExampleCount"
+BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", COUNT)
 # Ours: how much better a model is than the best constant prediction.
 SKILL = "Skill"
-_OF_MEANS = ("Calibration", "MeanLabel", "MeanPrediction", "ExampleCount")
+# Its lowest value that is blessed by default.
+LEAST_SKILL = 1e-6
+_OF_MEANS = ("Calibration", "MeanLabel", "MeanPrediction", COUNT)
 _BY_KIND = {
     CLASSES: (*BUILT_IN, SKILL),
-    BINARY: ("AUC", "BinaryCrossEntropy", SKILL, "BinaryAccuracy", *_OF_MEANS),
+    BINARY: ("AUC", "BinaryCrossentropy", SKILL, "BinaryAccuracy", *_OF_MEANS),
     REGRESSION: ("RootMeanSquaredError", "MeanAbsoluteError", SKILL, "MeanSquaredError", *_OF_MEANS),
 }
 # The metrics to which min_accuracy and max_accuracy_drop apply, and those that the latest blessed model is compared by.
 ACCURACIES = {CLASSES: BUILT_IN[0], BINARY: "BinaryAccuracy"}
-LOSSES = {CLASSES: BUILT_IN[1], BINARY: "BinaryCrossEntropy", REGRESSION: "MeanSquaredError"}
+LOSSES = {CLASSES: BUILT_IN[1], BINARY: "BinaryCrossentropy", REGRESSION: "MeanSquaredError"}
 ALL = "all"
 # The one metric that reads features, and TFMA's name for those.
 MEAN, FEATURES = "Mean", "features"

@@ -21,6 +21,7 @@ MOST_IMAGES = 10_000
 # Pictures of each class, and the number of classes with pictures.
 PICTURES, PICTURED_CLASSES = 8, 20
 _BATCH = 500
+_EXAMPLE_GEN = "TfdsExampleGen"
 # Longest side of a picture, and up to which one it is shown pixel by pixel, in pixels.
 _LONGEST, _SMALL = 128, 64
 
@@ -75,7 +76,9 @@ class Statistics:
 
 def open_data(outputs: Outputs) -> DataSet:
     """Finds the examples of a run; raises LeftOutError if some were deleted, or are not images of one size."""
-    examples = need(outputs, "TfdsExampleGen", "examples")
+    if any(name == "examples" and node != _EXAMPLE_GEN for node, name in outputs):
+        raise LeftOutError("The examples are rows of a table, of which this page has metrics and slices alone.")
+    examples = need(outputs, _EXAMPLE_GEN, "examples")
     shape, names = examples.read_json("image_shape"), examples.read_json("label_names")
     if not shape or not names:
         raise LeftOutError("The examples are not images with one class each.")

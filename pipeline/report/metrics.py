@@ -19,6 +19,15 @@ CROSSED = " x "
 # TFMA's names.
 BUILT_IN = ACCURACY, LOSS, COUNT = "sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count"
 PREFIX, DIFF = "sparse_categorical_", "_diff"
+SKILL = "skill"
+# What is shown first of a table's model, which has a skill.
+_FIRST = {
+    "auc": "AUC",
+    "binary_crossentropy": "log loss",
+    "root_mean_squared_error": "RMSE",
+    "mean_absolute_error": "MAE",
+    SKILL: SKILL,
+}
 # Largest size of a table of slices.
 _MOST_ROWS, _MOST_COLUMNS = 200, 8
 _COMPLETED = "completed"
@@ -65,6 +74,11 @@ def slice_name(feature: str, value: str, label_names: Sequence[str]) -> str:
 def slice_order(value: str) -> list[tuple[bool, int, str]]:
     """Returns the sort key of a slice's value: numbers first, as numbers."""
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in value.split(CROSSED)]
+
+
+def first_metrics(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Returns TFMA's and the display name of the metrics that stand for accuracy and loss; empty for images."""
+    return {name: shown for name, shown in _FIRST.items() if name in metrics} if SKILL in metrics else {}
 
 
 def format_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
-from tfx_estimator.pipeline.report.metrics import chart_tuning, format_metrics, slice_tables
+from tfx_estimator.pipeline.report.metrics import chart_tuning, first_metrics, format_metrics, slice_tables
 from tfx_estimator.pipeline.report.page import LeftOutError, attempt, render
 from tfx_estimator.pipeline.report.source import Run, read_versions
 from tfx_estimator.pipeline.report.training import (
@@ -45,6 +45,7 @@ def write_report(run: Run, path: str) -> None:
         "converted": attempt(conversion_rows, folder),
         "timeline": attempt(lambda found: make_timeline(found, training), outputs),
         "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),
+        "first": first_metrics(run.summary.get("metrics") or {}),
         "measured": format_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),
         "sliced": slice_tables(run.summary),
         "data": data,

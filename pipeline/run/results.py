@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.config.evaluator import LEAST_SKILL
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, open_store, read_outputs
@@ -26,6 +27,7 @@ from tfx_estimator.pipeline.report.metrics import (
     CROSSED,
     LOSS,
     PREFIX,
+    SKILL,
     metric_name,
     read_tuning,
     slice_name,
@@ -33,6 +35,8 @@ from tfx_estimator.pipeline.report.metrics import (
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 
 EXAMPLE_GEN = "TfdsExampleGen"
+# It counts the rows of tables.
+_STATISTICS = "StatisticsGen"
 # TFMA's prefix of an aggregated metric's name.
 _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
@@ -52,6 +56,9 @@ def add_outputs(results: Summary, outputs: Outputs) -> None:
     """Adds the components' results to a summary, which has their states already."""
     if examples := outputs.get((EXAMPLE_GEN, "examples")):
         _read_examples(results, examples)
+    elif statistics := outputs.get((_STATISTICS, "statistics")):
+        results.examples = dict(_count(statistics))
+        results.evaluated_split = next(reversed(results.examples), "")
     if tuned := outputs.get(("Tuner", "tuner_results")):
         results.tuning = read_tuning(tuned.uri)
     if model_run := outputs.get(("Trainer", "model_run")):
@@ -103,6 +110,16 @@ def _read_examples(results: Summary, examples: Output) -> None:
     for split in examples.read_json("split_names") or ():
         results.examples[split] = int(properties.get(num_examples(split), 0))
         results.evaluated_split = split  # the last one: `test` if declared
+
+
+def _count(statistics: Output) -> Iterator[tuple[str, int]]:
+    """Yields the splits of a table and their numbers of examples."""
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+    for split in statistics.read_json("split_names") or ():
+        with fileio.open(os.path.join(statistics.uri, f"Split-{split}", "FeatureStats.pb"), "rb") as file:
+            found = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read())
+        yield split, sum(each.num_examples for each in found.datasets)
 
 
 def _read_training(results: Summary, model_run: Output) -> None:
@@ -201,6 +218,8 @@ def _reason(failure: Any, label_names: Sequence[str], where: str) -> str:
         # NaN is neither above nor below a limit.
         if limits.HasField("upper_bound") and value > limits.upper_bound.value:
             return f"{name} {value:.4f} is above {limits.upper_bound.value:.4f}"
+        if key.name == SKILL and limits.lower_bound.value == LEAST_SKILL:
+            return f"{name} {value:.4f} is not above 0: the model is no better than the constant predictor"
         if limits.HasField("lower_bound"):
             return f"{name} {value:.4f} is below {limits.lower_bound.value:.4f}"
         return f"{name} {value:.4f} is not at most {limits.upper_bound.value:.4f}"

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import NotBlessedError, StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import finite, read_json, write_json
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.report.metrics import ACCURACY, DIFF
+from tfx_estimator.pipeline.report.metrics import ACCURACY, DIFF, SKILL
 from tfx_estimator.pipeline.report.source import SUMMARY, read_versions
 from tfx_estimator.pipeline.runners.listener import NOT_REACHED, NodeRun
 
@@ -129,7 +129,9 @@ class Summary:
             raise NotBlessedError(
                 f"the model is not blessed: {self.why_not_blessed()}",
                 expected="a blessed model, for --require-blessing",
-                todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
+                todo="train a better one; or see evaluator.metrics"
+                if SKILL in self.metrics
+                else "train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
             )
 
     def warnings_without_restarts(self) -> list[Warned]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from rich.console import Console
@@ -12,7 +12,15 @@ from rich.console import Console
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT
-from tfx_estimator.pipeline.report.metrics import format_best_trial, format_metrics, slice_name, slice_order
+from tfx_estimator.pipeline.report.metrics import (
+    DIFF,
+    first_metrics,
+    format_best_trial,
+    format_metrics,
+    show_metric,
+    slice_name,
+    slice_order,
+)
 from tfx_estimator.pipeline.run.summary import Summary
 
 COLUMN = 13
@@ -22,10 +30,12 @@ _MOST_SLICES = 100
 def print_table(console: Console, results: Summary, logs: str, asynchronous: bool) -> None:
     """Prints the results; `asynchronous` explains why workers ran more steps than declared."""
     counts = ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
-    metrics = [f"{name} {value}" for name, value, _ in format_metrics(results.metrics, results.label_names)]
+    first = first_metrics(results.metrics)
+    others = (each for each in format_metrics(results.metrics, results.label_names) if each[0] not in first)
+    metrics = [f"{name} {value}" for name, value, _ in others]
     # Empty values are not shown.
     facts: dict[str, Optional[str] | Sequence[str]] = {
-        "data": f"{results.dataset}: {counts}",
+        "data": f"{results.dataset}: {counts}" if results.dataset else counts,
         "tuned": format_best_trial(results.tuning) if results.tuning else None,
         "training": _training(results.training, asynchronous) if results.training else None,
         "learning rate": results.learning_rate,
@@ -35,8 +45,9 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         "restarts": results.restarts,
         "profile": [line for folder in results.profiles.values() for line in _profile(folder)],
         "accuracy": _accuracy(results),
+        "evaluation": _first(results, first),
         "metrics": ", ".join(metrics),
-        **{f"by {name}": _by_slice(name, values, results.label_names) for name, values in results.slices.items()},
+        **dict(_by_slices(results, first)),
         "baseline": results.baseline_dropped and f"none: {results.baseline_dropped}",
         "blessed": _blessed(results),
         "pushed model": _pushed(results.pushed),
@@ -59,6 +70,16 @@ def _accuracy(results: Summary) -> str:
     of_test = " of test" if results.evaluated_split == "test" else ""
     loss = "" if results.loss is None else f", mean loss {results.loss:.4f}"
     return f"{results.accuracy:.4f}{against} on {results.evaluated:,} examples{of_test}{loss}"
+
+
+def _first(results: Summary, first: Mapping[str, str]) -> str:
+    """Returns a table's metrics, in brackets against the latest blessed model."""
+    shown = []
+    for name, title in first.items():
+        change = results.metrics.get(f"{name}{DIFF}")
+        against = "" if change is None else f" ({change:+.4f} against the latest blessed model)"
+        shown.append(f"{title} {show_metric(results.metrics[name])}{against}")
+    return f"{', '.join(shown)} on {results.evaluated:,} examples" if shown else ""
 
 
 def _blessed(results: Summary) -> str:
@@ -99,8 +120,18 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
     return f"{steps}{duration(facts['train_seconds'])} (process start and export included){rate}"
 
 
+def _by_slices(results: Summary, first: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields title and accuracies, or a table's first metric, of each feature's slices, or of crossed features'."""
+    for name, values in results.slices.items():
+        yield f"by {name}", _by_slice(name, values, results.label_names)
+    for name, found in results.slice_metrics.items() if first and not results.slices else ():
+        metric, title = next(iter(first.items()))
+        values = {value: (metrics[metric], 0) for value, metrics in found.items() if metric in metrics}
+        yield f"{title} by {name}", _by_slice(name, values, results.label_names)
+
+
 def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tuple[str, ...]) -> str:
-    """Returns the accuracies of one feature's slices, or of crossed features'."""
+    """Returns the first number of each slice."""
     order = sorted(values, key=slice_order)
     shown = [f"{slice_name(name, value, label_names)} {values[value][0]:.3f}" for value in order[:_MOST_SLICES]]
     more = f", and {len(order) - _MOST_SLICES:,} more in summary.json" if len(order) > _MOST_SLICES else ""

@@ -13,7 +13,9 @@ import pytest
 
 from tests.folders import GARBLED
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.report.page import show_number, show_percent, show_seconds
+from tfx_estimator.pipeline.report.artifacts import Output
+from tfx_estimator.pipeline.report.examples import open_data
+from tfx_estimator.pipeline.report.page import LeftOutError, show_number, show_percent, show_seconds
 from tfx_estimator.pipeline.report.source import find_runs, log_folders
 from tfx_estimator.pipeline.run.runs import list_runs
 
@@ -108,6 +110,23 @@ def test_the_page_of_a_moved_run_names_no_path_of_another_run(leave_run, tmp_pat
     (tmp_path / "own" / "artifacts").mkdir()
     report(str((tmp_path / "own").rename(tmp_path / "third")))
     assert "Pushed model /srv/models/1 " in text_of(tmp_path / "third" / "logs" / again.name / "report.html")
+
+
+def test_a_run_of_a_table_has_its_own_metrics_and_no_pictures(leave_run):
+    metrics = {"auc": 0.92684, "binary_crossentropy": 0.3502, "skill": 0.25, "calibration": 1.0125}
+    reason = "skill 0.0000 is not above 0: the model is no better than the constant predictor"
+    facts = {"evaluated": 5000, "blessed": False, "reasons": [reason], "accuracy": None, "loss": None}
+    hours = {"hour": {"9": {"auc": 0.75, "example_count": 7}}}
+    logs = leave_run("20261122-010000", state="succeeded", metrics=metrics, slice_metrics=hours, **facts)
+    report(str(logs))
+    page = text_of(logs / "report.html")
+    assert "AUC 0.9268 5,000 evaluation examples log loss 0.3502 5,000 evaluation examples skill 0.25 1 is" in page
+    assert f"blessed no {reason}" in page
+    assert "calibration 1.0125" in page
+    assert "mean loss" not in page
+    outputs = {("CsvExampleGen", "examples"): Output(str(logs), {}), ("Trainer", "model"): Output(str(logs), {})}
+    with pytest.raises(LeftOutError, match="rows of a table"):
+        open_data(outputs)
 
 
 def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):

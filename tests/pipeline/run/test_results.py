@@ -15,6 +15,7 @@ from tfx.orchestration import metadata
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 
 from tests.artifacts import artifact
+from tfx_estimator import testing
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.artifacts import Output, outputs_from_json
 from tfx_estimator.pipeline.run.results import add_outputs, collect
@@ -46,6 +47,13 @@ def warned(tmp_path):
         return [str(each) for each in results.warnings]
 
     return run
+
+
+def test_the_rows_of_a_table_are_counted_by_its_statistics():
+    statistics = testing.artifact("ExampleStatistics", testing.examples([{"x": 1.5}] * 7))
+    found = {("StatisticsGen", "statistics"): Output(statistics.uri, {"split_names": '["train", "eval"]'})}
+    add_outputs(results := Summary("d.yaml"), found)
+    assert (results.examples, results.evaluated_split) == ({"train": 7, "eval": 7}, "eval")
 
 
 def test_a_changed_order_of_the_classes_is_warned_of_once(warned):

@@ -82,6 +82,18 @@ def test_each_metric_is_shown_once():
     assert "metrics       sparse_top_k_categorical_accuracy 0.8750, true_positives 7, calibration nan\n" in text
 
 
+def test_a_table_has_its_own_metrics_in_place_of_accuracy_and_loss():
+    measured = {"auc": 0.92684, "binary_crossentropy": 0.3502, "skill": 0.25, "example_count": 5000.0}
+    metrics = {**measured, "binary_crossentropy_diff": 0.01, "calibration": 1.0125}
+    hours = {"10": {"auc": 0.75}, "9": {"auc": float("nan")}, "none": {}}
+    text = shown(Summary("own.yaml", evaluated=5000, metrics=metrics, slice_metrics={"hour": hours}))
+    assert (
+        "evaluation    AUC 0.9268, log loss 0.3502 (+0.0100 against the latest blessed model), skill 0.2500 on 5,000 "
+        "examples\nmetrics       calibration 1.0125\nAUC by hour   9 nan, 10 0.750\n"
+    ) in text
+    assert "accuracy" not in text
+
+
 def test_names_are_escaped_on_the_terminal():
     text = shown(
         Summary(
