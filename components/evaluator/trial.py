@@ -81,7 +81,7 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
     parsed = [tf.train.Example.FromString(each).features.feature for each in serialized]
     extracts = {
         tfma.INPUT_KEY: np.array(serialized, object),
-        tfma.FEATURES_KEY: {name: np.array([_values(each[name]) for each in parsed]) for name in parsed[0]},
+        tfma.FEATURES_KEY: {name: _column([each[name] for each in parsed]) for name in parsed[0]},
     }
     predict = model_util.ModelSignaturesDoFn(
         [spec],
@@ -103,6 +103,12 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
             todo="parse them in the receiver of serving_default with tf.io.parse_example, and process the features "
             "there as in training; add another signature for other inputs with receiver_tensors_alternatives",
         ) from error
+
+
+def _column(features: Sequence[tf.train.Feature]) -> np.ndarray:
+    values = [_values(each) for each in features]
+    # Of a table, a value may be missing.
+    return np.array(values, None if len({*map(len, values)}) == 1 else object)
 
 
 def _values(feature: tf.train.Feature) -> np.ndarray:

@@ -15,7 +15,6 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.known import TABLE_MODELS
 from tfx_estimator.pipeline.config.package_names import metric_names, nearest_metric, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
@@ -65,9 +64,6 @@ def _data(declaration: Declaration, reading: Optional[Reading]) -> Iterator[Prob
         yield from _check_folder_or_table(data.dataset)
     if reading and (error := reading.refusal):
         yield Problem("data.dataset", error.what, error.expected, error.todo, value=data.dataset)
-    if declaration.trainer.model in TABLE_MODELS:
-        todo = "name a network of images; or a table of features, by data.csv in place of data.dataset"
-        yield Problem("trainer.model", "this model is of tables", "", todo, value=declaration.trainer.model or "")
     known = [TRAIN] if data.dataset == "digits" else list(reading.files) if reading and not reading.refusal else []
     declared = data.splits.declared()
     for key, expression in declared.items():
@@ -130,7 +126,7 @@ def _code(case: Case) -> Iterator[Problem]:
     functions = {"trainer.model": trainer.model, "transform.preprocessing_fn": transform.preprocessing_fn}
     for path, function in functions.items():
         if function is not None:
-            yield from check_target(path, function, case.search_paths)
+            yield from check_target(path, function, case.search_paths, of_table=bool(case.data.csv))
     if trainer.module_file is not None:
         yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"))
     if transform.module_file is not None:

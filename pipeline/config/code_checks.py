@@ -16,10 +16,12 @@ from tfx_estimator.pipeline.user_source.modules import Names, defined_names, fin
 _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 
 
-def check_target(path: str, target: str, search_paths: Sequence[str], what: str = "function") -> list[Problem]:
-    """Checks `package.module:function`, or of another `what`: `class`."""
+def check_target(
+    path: str, target: str, search_paths: Sequence[str], what: str = "function", of_table: bool = False
+) -> list[Problem]:
+    """Checks `package.module:function`, or of another `what`: `class`; or a short name for images or tables."""
     form = f"`package.module:{what}`"
-    built_in = names_of(path)
+    built_in = names_of(path, of_table)
     if target in built_in:
         return []
     if not _TARGET.match(target):

@@ -8,13 +8,13 @@ SHORT_NAMES: dict[str, dict[str, str]] = {
         name: f"tfx_estimator.model_fn.networks:{name}"
         for name in ("mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9")
     },
-    "transform.preprocessing_fn": {
-        "standardize": "tfx_estimator.data.preprocessing:preprocessing_fn",
-        "by_schema": "tfx_estimator.data.table_preprocessing:preprocessing_fn",
-    },
+    "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
 }
-# Built-in models of tables: whole Estimator model_fns.
-TABLE_MODELS = {name: f"tfx_estimator.model_fn.tables:{name}" for name in ("dnn", "linear", "wide_deep")}
+# The same for tables, whose models are whole Estimator model_fns.
+TABLE_NAMES: dict[str, dict[str, str]] = {
+    "trainer.model": {name: f"tfx_estimator.model_fn.tables:{name}" for name in ("dnn", "linear", "wide_deep")},
+    "transform.preprocessing_fn": {"by_schema": "tfx_estimator.data.table_preprocessing:preprocessing_fn"},
+}
 # Built-in networks with batch normalisation. The user's own are checked once built.
 NORMALISING = ("cifar_resnet", "cifar_resnet9")
 
@@ -54,9 +54,9 @@ ALIASES: dict[str, str] = {
 
 def expand(path: str, name: str) -> str:
     """Returns the `package.module:function` of a built-in short name; any other name as it is."""
-    return names_of(path).get(name, name)
+    return {**names_of(path), **names_of(path, of_table=True)}.get(name, name)
 
 
-def names_of(path: str) -> dict[str, str]:
-    """Returns all short names of a key, of images and of tables."""
-    return {**SHORT_NAMES.get(path, {}), **(TABLE_MODELS if path == "trainer.model" else {})}
+def names_of(path: str, of_table: bool = False) -> dict[str, str]:
+    """Returns the short names of a key, for images or for tables."""
+    return (TABLE_NAMES if of_table else SHORT_NAMES).get(path, {})

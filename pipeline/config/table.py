@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.data import DataSection, Splits
-from tfx_estimator.pipeline.config.known import SHORT_NAMES, TABLE_MODELS
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.task import REGRESSION, Task, task_of
@@ -18,8 +17,6 @@ from tfx_estimator.pipeline.user_data.table import TableReading, read_table
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.declaration import Declaration
     from tfx_estimator.pipeline.config.rules.rule import Case
-
-_MODELS = ", ".join(TABLE_MODELS)
 
 
 def read_declared(data: DataSection) -> TableReading:
@@ -86,11 +83,8 @@ def check_table(case: Case) -> Iterator[Problem]:
         what = "a table that is not on this machine is not read here"
         yield Problem("data.csv", what, "data.schema and data.task", "declare both", value=data.csv)
     yield from _splits(data.splits)
-    model, path = case.trainer.model, case.trainer.path
-    if model in SHORT_NAMES["trainer.model"]:
-        what = "this network is of images"
-        yield Problem("trainer.model", what, f"{_MODELS}, a model_fn or a network of your own", "name one", value=model)
-    if model is not None and path != "estimator":
+    path = case.trainer.path
+    if case.trainer.model is not None and path != "estimator":
         what, todo = "tables are trained by an Estimator, or by a module file's run_fn", "set trainer.path: estimator"
         yield Problem("trainer.path", what, "estimator", todo, value=path)
 
