@@ -110,7 +110,16 @@ class _Probabilities(beam.DoFn):
         elif scores.from_logits:
             raised = np.exp(values - values.max(-1, keepdims=True))
             values = raised / raised.sum(-1, keepdims=True)
-        return (values[:, -1:] if self._extras.second else values).astype(np.float32)
+        if not self._extras.second:
+            return values.astype(np.float32)
+        second = values[:, -1:]
+        if beyond := second[(second < 0) | (second > 1)].tolist():
+            raise UserCodeError(
+                f"the served output `{scores.key}` holds {beyond[0]:g}, which is no probability",
+                expected="probabilities, or logits as a dense layer computes them",
+                todo="serve tf.sigmoid(logits)",
+            )
+        return second.astype(np.float32)
 
 
 def _as_read(value: Any) -> Any:

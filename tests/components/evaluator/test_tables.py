@@ -8,10 +8,12 @@ import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from scipy.special import expit, logit, xlogy
 from sklearn.metrics import log_loss, roc_auc_score
+from tensorflow_model_analysis.metrics import metric_types
 
 from tests.components.evaluator.test_executor import run_evaluator
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tfx_estimator import testing
+from tfx_estimator.components.evaluator.skill import _computations
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task
@@ -85,7 +87,7 @@ def evaluate(inputs, out, model, task, baseline=None, **section):
 
 
 def logits(x):
-    return tf.matmul(x, [[1.5]]) - 1.0
+    return tf.matmul(x, [[1.5]]) + tf.constant([-1.0])
 
 
 def two(x):
@@ -98,9 +100,9 @@ def names(x):
 
 LEARNT = expit(1.5 * FILLED - 1)
 FORMS = {
-    "logistic": {"logistic": lambda x: tf.sigmoid(logits(x)), "other": lambda x: tf.concat([x, x, x], 1)},
     # Of a canned Estimator's classification.
     "scores": {"scores": two, "classes": names},
+    "logistic": {"logistic": lambda x: tf.sigmoid(logits(x)), "other": lambda x: tf.concat([x, x, x], 1)},
     "one logit": {"out": logits},
     "two logits": {"logits": lambda x: tf.concat([tf.zeros_like(x), logits(x)], 1)},
 }
@@ -116,6 +118,34 @@ def skill(labels, predicted, weights=None) -> float:
     return 1 - log_loss(labels, predicted, sample_weight=weights) / -(xlogy(share, share) + xlogy(1 - share, 1 - share))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", [BINARY, CLASSES, REGRESSION])
+def test_skill_is_measured_in_any_order_and_in_parts(kind, weighted):
+    three = RANDOM.dirichlet([1, 1, 1], ROWS)
+    labels, predicted = {
+        BINARY: (BIG, LEARNT.astype(float)),
+        CLASSES: (SIZE, three),
+        REGRESSION: (TIPS + 1e4, FARE + 1e4),
+    }[kind]
+    weights = WEIGHT if weighted else np.ones(ROWS)
+    (computation,) = _computations(kind, "skill", example_weighted=weighted)
+    combiner, parts = computation.combiner, []
+    for rows in np.split(RANDOM.permutation(ROWS), [0, 1, 50, 51]):
+        parts.append(combiner.create_accumulator())
+        for row in rows:
+            values = {"labels": labels[row], "predictions": predicted[row], "example_weights": WEIGHT[row]}
+            given = {name: np.reshape(value, -1) for name, value in values.items()}
+            parts[-1] = combiner.add_input(parts[-1], metric_types.StandardMetricInputs(given))
+    (found,) = combiner.extract_output(combiner.merge_accumulators(parts)).values()
+    if kind == REGRESSION:
+        error, center = (labels - predicted) ** 2, np.average(labels, weights=weights)
+        expected = 1 - np.average(error, weights=weights) / np.average((labels - center) ** 2, weights=weights)
+    else:
+        shares = np.bincount(labels, weights) / weights.sum()
+        expected = 1 - log_loss(labels, predicted, sample_weight=weights) / -xlogy(shares, shares).sum()
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
 def check(metrics, labels, predicted, weights=None) -> None:
     assert metrics["auc"] == pytest.approx(roc_auc_score(labels, predicted, sample_weight=weights), abs=1e-3)
     assert metrics["binary_crossentropy"] == pytest.approx(log_loss(labels, predicted, sample_weight=weights), rel=1e-4)
@@ -128,23 +158,21 @@ def check(metrics, labels, predicted, weights=None) -> None:
     assert metrics["example_count"] == len(labels)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_two_classes_are_measured_by_one_probability_whatever_is_served(inputs, tmp_path, form):
+@pytest.mark.parametrize(
+    ("form", "weight"),
+    # The weight is read as the preprocessing returns it, as the label is.
+    [("scores", "w"), *(pytest.param(form, "", marks=pytest.mark.long) for form in FORMS)],
+)
+def test_two_classes_are_measured_by_one_probability_whatever_is_served(inputs, tmp_path, form, weight):
     section = {"slices": ["hour"], "metrics": [{"name": "Precision", "threshold": {"lower": 0.1}}]}
-    found, blessed, _ = evaluate(inputs, tmp_path, served(FORMS[form]), BIG_TIP, **section)
-    check(found.pop(()), BIG, LEARNT)
+    task = Task(BINARY, "tips_xf", weight=weight, preprocessed=True)
+    found, blessed, _ = evaluate(inputs, tmp_path, served(FORMS[form]), task, **section)
+    weights = 2 * WEIGHT if weight else np.ones(ROWS)
+    check(found.pop(()), BIG, LEARNT, weights)
     assert blessed
     assert sorted(key for (key,) in found) == [("hour", hour) for hour in range(3)]
     for ((_, hour),), metrics in found.items():
-        check(metrics, BIG[hour == HOUR], LEARNT[hour == HOUR])
-
-
-def test_a_weight_and_a_label_are_read_as_the_preprocessing_returns_them(inputs, tmp_path):
-    task = Task(BINARY, "tips_xf", weight="w", preprocessed=True)
-    found, blessed, _ = evaluate(inputs, tmp_path, served(FORMS["scores"]), task)
-    check(found[()], BIG, LEARNT, 2 * WEIGHT)
-    assert blessed
-    assert list(found) == [()]
+        check(metrics, BIG[hour == HOUR], LEARNT[hour == HOUR], weights[hour == HOUR])
 
 
 def test_the_best_constant_is_not_blessed(inputs, tmp_path):
@@ -152,16 +180,20 @@ def test_the_best_constant_is_not_blessed(inputs, tmp_path):
     # It answers no for every row, as often right as a model that has learnt little.
     assert found[()]["binary_accuracy"] == pytest.approx(1 - BIG.mean())
     assert abs(found[()]["skill"]) < 1e-9
+    assert list(found) == [()]
     assert not blessed
     assert [each.partition(": ")[2] for each in reasons] == ["the model is no better than the constant predictor"]
-    # A declared threshold takes the gate's place.
+
+
+@pytest.mark.long
+def test_a_declared_threshold_takes_the_place_of_the_gate(inputs, tmp_path):
     kept = [{"name": "Skill", "threshold": {"lower": -0.5}}]
-    assert evaluate(inputs, tmp_path / "kept", constant(0.5), BIG_TIP, metrics=kept)[1]
+    assert evaluate(inputs, tmp_path, constant(0.5), BIG_TIP, metrics=kept)[1]
 
 
 def test_the_loss_may_not_rise_against_the_latest_blessed_model(inputs, tmp_path):
     better, worse = served(FORMS["scores"]), served({"logistic": lambda x: tf.sigmoid(0.8 * logits(x))})
-    found, blessed, reasons = evaluate(inputs, tmp_path / "worse", worse, BIG_TIP, better)
+    found, blessed, reasons = evaluate(inputs, tmp_path, worse, BIG_TIP, better)
     rise = log_loss(BIG, expit(0.8 * logit(LEARNT))) - log_loss(BIG, LEARNT)
     assert found[()]["binary_crossentropy_diff"] == pytest.approx(rise, abs=1e-5)
     assert rise > 0.01
@@ -169,7 +201,6 @@ def test_the_loss_may_not_rise_against_the_latest_blessed_model(inputs, tmp_path
     assert reasons == [
         f"binary_crossentropy changed by {rise:+.4f} against the latest blessed model, allowed is +1.00 %"
     ]
-    assert evaluate(inputs, tmp_path / "better", better, BIG_TIP, worse)[1]
 
 
 def test_a_regression_is_of_a_raw_label(inputs, tmp_path):
@@ -184,10 +215,9 @@ def test_a_regression_is_of_a_raw_label(inputs, tmp_path):
     assert metrics["skill"] == pytest.approx(1 - np.average(error**2, weights=weights) / variance, abs=1e-5)
     assert metrics["example_count"] == ROWS
     assert blessed
-    mean = served({"out": lambda x: float(TIPS.mean()) + 0 * x})
-    assert not evaluate(inputs, tmp_path / "mean", mean, Task(REGRESSION, "tips", preprocessed=True))[1]
 
 
+@pytest.mark.long
 def test_classes_of_a_table_are_measured_as_those_of_images_and_gated_by_skill(inputs, tmp_path):
     task = Task(CLASSES, "size", preprocessed=True)
     model = served({"logits": lambda x: tf.concat([-3 * x - 1, tf.zeros_like(x), 3 * x - 1], 1)})
