@@ -1,0 +1,39 @@
+"""The built-in preprocessing_fn of tables."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator import testing
+from tfx_estimator.data.table_preprocessing import preprocessing_fn
+from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task
+
+ROWS = [
+    {"age": 30, "town": "a", "weight": 2.0, "grade": "good"},
+    {"age": 40, "town": "b", "weight": None, "grade": "bad"},
+    {"age": None, "town": None, "weight": 0.5, "grade": "good"},
+    {"age": 50, "town": "a", "weight": 1.0, "grade": "best"},
+]
+
+
+def test_each_column_by_its_type():
+    task = Task(CLASSES, "grade", ("bad", "best", "good"), "weight", True)
+    found = testing.preprocess(preprocessing_fn, ROWS, label="grade", custom_config=dataclasses.asdict(task))
+    spread = np.sqrt(200 / 3)
+    np.testing.assert_allclose(found["age"], [-10 / spread, 0, 0, 10 / spread], atol=1e-6)
+    # The most frequent word is the first; a missing one shares the last place.
+    np.testing.assert_array_equal(found["town"], [0, 1, 2, 0])
+    np.testing.assert_array_equal(found["grade"], [2, 0, 2, 1])
+    np.testing.assert_array_equal(found["weight"], np.array([2, 1, 0.5, 1], np.float32))
+
+
+def test_labels_by_the_task():
+    def labels(values: list, task: Task) -> list:
+        return preprocessing_fn({"y": tf.constant(values)}, dataclasses.asdict(task))["y"].numpy().tolist()
+
+    assert labels([[3], [1], [7]], Task(CLASSES, "y", ("1", "3"))) == [1, 0, -1]
+    assert labels([0, 1], Task(BINARY, "y")) == [0, 1]
+    assert labels([2.5, 1.0], Task(REGRESSION, "y")) == [2.5, 1.0]

@@ -1,0 +1,105 @@
+"""Tables of features, from a CSV file to a pushed model."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.e2e.conftest import Workdir
+from tests.examples import copy_example
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+_PLAIN = """\
+name: NAME
+data: {csv: data/*.csv, label: LABEL}
+trainer: {model: MODEL, train_steps: 200, global_batch_size: 32, eval_batch_size: 64}
+evaluator: {slices: [size]}
+"""
+
+
+def _declare(folder: Path, name: str, model: str, label: str = "benign", more: str = "") -> Workdir:
+    text = _PLAIN.replace("NAME", name).replace("MODEL", model).replace("LABEL", label)
+    (folder / f"{name}.yaml").write_text(text + more)
+    return Workdir(folder / "runs")
+
+
+def _serve(pushed: str, rows: list[dict[str, str]], words: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Returns what a pushed model answers to rows of a CSV file."""
+
+    def example(row: dict[str, str]) -> bytes:
+        features = {
+            name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[cell.encode()]))
+            if name in words
+            else tf.train.Feature(float_list=tf.train.FloatList(value=[float(cell)]))
+            for name, cell in row.items()
+            if cell
+        }
+        return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+    signature = tf.saved_model.load(pushed).signatures["serving_default"]
+    return {name: value.numpy() for name, value in signature(tf.constant(list(map(example, rows)))).items()}
+
+
+def test_a_table_without_code_is_trained_blessed_pushed_and_cached(tmp_path):
+    folder = copy_example("canned-estimator-csv", tmp_path)
+    workdir = _declare(folder, "plain", "wide_deep")
+    workdir.run("plain.yaml", cwd=folder)
+    results = workdir.summary("plain")
+    assert results["training"]["last_step"] == 200
+    assert sum(results["examples"].values()) == 569
+    assert results["metrics"]["auc"] >= 0.97
+    assert results["metrics"]["skill"] >= 0.7
+    assert results["blessed"] is True
+    assert set(results["slice_metrics"]["size"]) == {"small", "medium", "large"}
+    with open(folder / "data" / "cancer.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    labels = np.array([int(row.pop("benign")) for row in rows])
+    # A missing number is the mean, a missing word one that nobody knows.
+    rows[0]["size"], rows[0]["worst_area"] = "", ""
+    answers = _serve(results["pushed"], rows, ("size",))
+    assert np.mean((answers["scores"][:, 1] > 0.5) == labels) >= 0.95
+    workdir.run("plain.yaml", cwd=folder)
+    assert {state for node, state in workdir.states("plain").items() if node != "BaselineResolver"} == {"cached"}
+
+
+def test_words_are_classes_in_their_order_and_a_number_is_a_regression(tmp_path):
+    folder = copy_example("canned-estimator-csv", tmp_path)
+    workdir = _declare(folder, "words", "dnn", "size")
+    workdir.run("words.yaml", "--set", "evaluator.slices=[]", cwd=folder)
+    results = workdir.summary("words")
+    # `large` and `small` are parted by the area, `medium` lies between.
+    assert results["metrics"]["sparse_categorical_accuracy"] >= 0.8
+    assert results["label_names"] == ["large", "medium", "small"]
+    workdir = _declare(folder, "number", "dnn", "worst_area")
+    workdir.run("number.yaml", "--set", "trainer.optimizer.learning_rate=0.05", cwd=folder)
+    results = workdir.summary("number")
+    assert results["metrics"]["skill"] >= 0.5
+    assert results["blessed"] is True
+
+
+def test_a_model_that_answers_the_base_rate_is_not_blessed(tmp_path):
+    folder = copy_example("canned-estimator-csv", tmp_path)
+    workdir = _declare(folder, "constant", "linear")
+    workdir.run(
+        "constant.yaml", "--set", "trainer.train_steps=1", "--set", "trainer.optimizer.learning_rate=1e-9", cwd=folder
+    )
+    results = workdir.summary("constant")
+    assert (results["blessed"], results["pushed"]) == (False, None)
+    assert results["metrics"]["skill"] <= 0
+    assert "constant" in json.dumps(results["reasons"])
+
+
+@pytest.mark.long
+def test_the_example_runs_with_its_module_files(tmp_path):
+    folder = copy_example("canned-estimator-csv", tmp_path)
+    workdir = Workdir(folder / "runs")
+    workdir.run("cancer.yaml", cwd=folder, dry_run=True)
+    results = workdir.summary("cancer")
+    assert results["metrics"]["auc"] >= 0.95
+    assert (results["blessed"], results["training"]["last_step"]) == (True, 200)
