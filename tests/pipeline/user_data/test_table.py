@@ -39,7 +39,8 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
     "a folder of this name": ({"a.csv/b": "x"}, ["{0}/a.csv cannot be read: Is a directory"]),
     "an empty file": ({"a.csv": ""}, ["{0}/a.csv is empty"]),
     "an empty first line": ({"a.csv": _with(1, "")}, ["line 1 of {0}/a.csv is empty"]),
-    "names only": ({"a.csv": "x,c,y\n"}, ["{0}/a.csv has names, but no rows"]),
+    "names only": ({"a.csv": "x,c,y\n"}, ["{0}/a.csv has names only"]),
+    "names again": ({"a.csv": _with(31, RIGHT[0])}, ["line 31 of {0}/a.csv has the names of the columns again"]),
     "one row": ({"a.csv": "x,c,y\n1,a,0\n"}, ["{0}/a.csv has one row only"]),
     "no names": ({"a.csv": "\n".join(RIGHT[1:])}, ["line 1 of {0}/a.csv has no names, but data: 0.5,a,0"]),
     "no names, but a date": (
@@ -47,7 +48,10 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
         ["line 1 of {0}/a.csv has no names, but data: 2024-01-01,1,a"],
     ),
     "no names, and an empty cell": ({"a.csv": _with(1, "0.5,a,")}, ["has no names, but data: 0.5,a,"]),
-    "a column twice": ({"a.csv": _with(1, "x,c,x")}, ["line 1 of {0}/a.csv gives the columns 1 and 3 one name: x"]),
+    "a column twice": (
+        {"a.csv": _with(1, "x,c,x")},
+        ["line 1 of {0}/a.csv has a name twice, and CsvExampleGen only one of the columns: x"],
+    ),
     "an index of pandas": ({"a.csv": _with(1, ",c,y")}, ["line 1 of {0}/a.csv has no name for column 1 of 3"]),
     "a comma after the last name": ({"a.csv": _with(1, "x,c,")}, ["no name for column 3 of 3"]),
     "a byte-order mark": ({"a.csv": b"\xef\xbb\xbf" + _with(1, RIGHT[0])}, ["{0}/a.csv begins with a byte-order mark"]),
@@ -101,7 +105,7 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
 SPLITS = {"train": "train*.csv", "eval": "eval*.csv"}
 REFUSED_SPLITS: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
     "no file of a split": ({"train.csv": _with(1, RIGHT[0])}, ["no file {0}/eval*.csv, of the split eval"]),
-    "no row of a split": ({"train.csv": _with(1, RIGHT[0]), "eval.csv": "x,c,y\n"}, ["{0}/eval.csv has names, but no"]),
+    "no row of a split": ({"train.csv": _with(1, RIGHT[0]), "eval.csv": "x,c,y\n"}, ["{0}/eval.csv has names only"]),
     "points in one split only": (
         {"train.csv": _with(1, RIGHT[0]), "eval.csv": _column(range(60))},
         ["column x is '0' in line 2 of {0}/eval.csv, but float in the split train"],
