@@ -220,6 +220,18 @@ def test_the_advice_leads_to_a_table(tmp_path, name, content):
     read_table(str(tmp_path), label="y")
 
 
+def test_the_advice_for_semicolons_leads_to_a_table(tmp_path):
+    import pandas
+
+    names = {"read_csv": pandas.read_csv, "OLD": tmp_path / "a.csv", "NEW": tmp_path / "a.csv"}
+    for mark in ";\t":
+        with pytest.raises(DataError) as caught:
+            _read(tmp_path, {"a.csv": _with(3, "1.5,b,1").replace(b",", mark.encode()).replace(b".", b",")})
+        eval(caught.value.todo[caught.value.todo.index("read_csv") :], names)
+        found = read_table(str(tmp_path), label="y")
+        assert [column.kind for column in found.columns] == ["float", "bytes", "int"]
+
+
 def test_the_nearest_name_is_suggested(tmp_path):
     with refused(DataError, "no column Y", expected="x, c, y", todo="set data.label to y"):
         _read(tmp_path, {"a.csv": _with(1, RIGHT[0])}, "Y")
@@ -335,7 +347,16 @@ def test_hidden_files_are_read_as_tfx_reads_them(tmp_path):
 
 
 def test_tables_of_images_hold_no_features(tmp_path):
-    write_files(tmp_path, {"a/x.csv": "x,y", "b/x.csv": "Image,label", "c/x.csv": "x,y", "c/y.png": "", "d/n": ""})
-    assert [holds_features(str(tmp_path / name)) for name in "abcd"] == [True, False, False, False]
-    found = {place: holds_features(str(tmp_path / place)) for place in ("a/x.csv", "b/x.csv", "?/*.csv", "?/*.png")}
-    assert found == {"a/x.csv": True, "b/x.csv": False, "?/*.csv": True, "?/*.png": False}
+    files = {"a/x.csv": "x,y", "a/schema.pbtxt": "", "b/x.csv": "Image,label", "c/x.csv": "x,y", "c/y.png": ""}
+    write_files(tmp_path, {**files, "d/x.csv": "x,y", "d/e/x.csv": "x,y", "f/n": ""})
+    found = {
+        place: holds_features(str(tmp_path / place)) for place in ("a/x.csv", "b/x.csv", "?/*.csv", "?/*.png", *"abcdf")
+    }
+    features = {"a/x.csv", "?/*.csv", "a"}
+    assert {place for place, each in found.items() if each} == features
+
+
+def test_a_label_of_codes_may_have_letters(tmp_path):
+    found = _read(tmp_path, {"a.csv": _column(["1", "2", "2", "1", "2b"] * 12, "y")})
+    assert found.column("y").values == {"1": 24, "2": 24, "2b": 12}
+    assert "because of some cells: y ('2b' in line 6" in next(found.notes())
