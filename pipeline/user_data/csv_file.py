@@ -109,9 +109,7 @@ def _read_names(path: Path, head: bytes) -> tuple[str, ...]:
         todo = "remove it: `tail -c +4 OLD > NEW`"
     elif "," not in text and (mark := next((mark for mark in _SEPARATORS if mark in text), "")):
         what = f"line 1 of {path} has {_SEPARATORS[mark]}, not commas: CsvExampleGen takes it for one column"
-        todo = (
-            f"write it again, for example by pandas: read_csv(OLD, sep={mark!r}, decimal=',').to_csv(NEW, index=False)"
-        )
+        todo = f"write it again, as pandas does: read_csv(OLD, sep={mark!r}, decimal=',').to_csv(NEW, index=False)"
     elif '"' in text:
         what = f"line 1 of {path} has quotes, which CsvExampleGen takes for a part of the names: {_shorten(text)}"
         todo = "remove them, and commas within names: `sed '1s/\"//g' OLD > NEW`"
@@ -158,9 +156,7 @@ def _refuse_ragged(file: CsvFile, line: int, row: list[str]) -> DataError:
     return DataError(
         one_line(f"line {line:,} of {file.path} has {len(row):,} cells: {_shorten(','.join(row))}"),
         expected=f"{len(file.names):,}, as the line of names has",
-        todo='put a cell with a comma into quotes, as "1,5"'
-        if more
-        else "add what is missing; an empty cell has commas",
+        todo='put cells with commas into quotes, as "1,5"' if more else "add the commas of empty cells, or remove it",
     )
 
 
@@ -173,7 +169,8 @@ def _decode(path: Path, number: int, line: bytes) -> str:
 
 def _is_data(name: str, cells: tuple[str, ...]) -> bool:
     """Returns whether a name is none, but the first cell of its column."""
-    return not name or kind_of(name) != BYTES or bool(DATE.fullmatch(name)) or name in cells
+    pair = name, cells[0]
+    return not name or name in cells or BYTES not in map(kind_of, pair) or all(map(DATE.fullmatch, pair))
 
 
 def _shorten(text: str, most: int = 60) -> str:

@@ -60,7 +60,7 @@ class Cells:
 def refuse_kinds(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]]) -> None:
     """Raises a DataError for numbers in one file where another has words, or a split other numbers.
 
-    The schema has the kinds of the first split: Transform ends in "Feature had wrong type" at another one's.
+    Each split's kinds are its own, the schema's those of the first: read by it, others give "Feature had wrong type".
     """
     for column in columns:
         kinds = {file.path: column.kind_in(cells) for file, cells in zip(column.files, column.by_file)}
