@@ -48,10 +48,10 @@ def task_of(label: Column) -> str:
         # With another value in every other row, it is a text, or an id.
         known = 1 < label.distinct == len(label.values) <= sum(label.values.values()) / 2
         return (BINARY if label.distinct == 2 else CLASSES) if known else ""
-    numbers = sorted(map(float, label.values))
-    if len(numbers) < 2 or not all(map(float.is_integer, numbers)):
-        return REGRESSION if numbers[1:] else ""
-    is_many = label.distinct > _MAX_CLASSES
-    if numbers[0] in (0, 1) and numbers[-1] - numbers[0] == label.distinct - 1:
-        return BINARY if label.distinct == 2 else "" if is_many else CLASSES
-    return REGRESSION if is_many else BINARY if label.distinct == 2 else ""
+    # 1 and 1.0 are one number.
+    count = len(numbers := sorted({*map(float, label.values)}))
+    if count < 2 or not all(map(float.is_integer, numbers)):
+        return REGRESSION if count > 1 else ""
+    if numbers[0] in (0, 1) and numbers[-1] - numbers[0] == count - 1:
+        return BINARY if count == 2 else "" if count > _MAX_CLASSES else CLASSES
+    return REGRESSION if count > _MAX_CLASSES else BINARY if count == 2 else ""

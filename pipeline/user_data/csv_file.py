@@ -18,11 +18,10 @@ from tfx_estimator.pipeline.user_data.read import refuse_encoding
 EMPTY, INT, FLOAT, BYTES = "", "int", "float", "bytes"
 KINDS = (EMPTY, INT, FLOAT, BYTES)
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))([ T].*)?")
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 # A quote that is not closed takes in all lines up to the next one.
 _MAX_LINES = 10_000
 _INT64 = 1 << 63
-_FORM = "a line of names, then lines of cells, with commas between them"
 
 
 @dataclass(frozen=True)
@@ -79,48 +78,42 @@ def read_file(path: Path, rows: int, cells: int) -> CsvFile:
 
 
 def refuse_names(file: CsvFile) -> None:
-    """Raises a DataError if the first line is data, or does not name each column, or two columns alike."""
-    names, place = file.names, f"line 1 of {file.path}"
-    # `DataFrame.to_csv` writes 0, 1, 2, … for columns without names.
+    """Raises a DataError if the first line is data, or occurs again, or does not give each column a name of its own."""
+    names, place, expected = file.names, f"line 1 of {file.path}", "a line of names, each of another column"
+    what = ""
+    # pandas writes 0, 1, 2, … for columns without names.
     numbered = len(names) > 2 and names == tuple(map(str, range(len(names))))
-    if file.rows and any(names) and not numbered and all(map(_is_data, names, zip(*file.rows))):
-        raise DataError(
-            one_line(f"{place} has no names, but data: {_shorten(','.join(names))}"),
-            expected=_FORM,
-            todo="put a line with the columns' names above it",
-        )
-    if "" in names:
-        raise DataError(
-            one_line(f"{place} has no name for column {names.index('') + 1:,} of {len(names):,}"),
-            expected="a name for each",
-            todo="name it, or remove the column; pandas leaves out its index by to_csv(…, index=False)",
-        )
-    if twice := next((name for name in names if names.count(name) > 1), "") if len(set(names)) < len(names) else "":
-        places = [str(number) for number, name in enumerate(names, 1) if name == twice]
-        raise DataError(
-            one_line(f"{place} gives the columns {' and '.join(places)} one name: {twice}"),
-            expected="different names: CsvExampleGen keeps one of these columns only",
-            todo="rename or remove one; if the line is data, put a line with the columns' names above it",
-        )
+    again = next((number for number, row in enumerate(file.rows) if tuple(row) == names), None)
+    if again is not None and all(kind_of(name) == BYTES for name in names):
+        what, todo = f"{file.place(again)} has the names of the columns again", "remove the line"
+    elif file.rows and any(names) and not numbered and all(map(_is_data, names, zip(*file.rows))):
+        what, todo = f"{place} has no names, but data: {_shorten(','.join(names))}", "put a line of names above it"
+    elif "" in names:
+        what = f"{place} has no name for column {names.index('') + 1:,} of {len(names):,}"
+        todo = "name it, or remove the column; pandas leaves out its index by to_csv(…, index=False)"
+    elif len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        what, todo = f"{place} has a name twice, and CsvExampleGen only one of the columns: {twice}", "rename one"
+    if what:
+        raise DataError(one_line(what), expected=expected, todo=todo)
 
 
 def _read_names(path: Path, head: bytes) -> tuple[str, ...]:
     """Returns the names of the columns: CsvExampleGen cuts the line at each comma, within quotes as well."""
-    text, expected, todo = _decode(path, 1, head).strip(), _FORM, ""
+    text = _decode(path, 1, head).strip()
+    what, expected = "", "a line of names, with commas between them"
     if not text:
         what, todo = f"{path} is empty" if not head else f"line 1 of {path} is empty", "write it again, or remove it"
     elif text.startswith("\ufeff"):
         what = f"{path} begins with a byte-order mark, which CsvExampleGen takes for a part of the first column's name"
-        expected, todo = "UTF-8 without it", "remove it: `tail -c +4 OLD > NEW`"
-    elif "," not in text and (between := [name for mark, name in _SEPARATORS.items() if mark in text]):
-        what = f"line 1 of {path} has {between[0]} between the columns, which CsvExampleGen takes for one column"
-        mark = next(mark for mark, name in _SEPARATORS.items() if name == between[0])
-        expected = "commas, and points in numbers"
-        todo = f"write it so, for example by pandas: read_csv(OLD, sep={mark!r}, decimal=',').to_csv(NEW, index=False)"
+        todo = "remove it: `tail -c +4 OLD > NEW`"
+    elif "," not in text and (mark := next((mark for mark in _SEPARATORS if mark in text), "")):
+        what = f"line 1 of {path} has {_SEPARATORS[mark]}, not commas: CsvExampleGen takes it for one column"
+        todo = f"write it again, as pandas does: read_csv(OLD, sep={mark!r}, decimal=',').to_csv(NEW, index=False)"
     elif '"' in text:
         what = f"line 1 of {path} has quotes, which CsvExampleGen takes for a part of the names: {_shorten(text)}"
-        expected, todo = "names without quotes or commas", "remove the quotes: `sed '1s/\"//g' OLD > NEW`"
-    if todo:
+        todo = "remove them, and commas within names: `sed '1s/\"//g' OLD > NEW`"
+    if what:
         raise DataError(one_line(what), expected=expected, todo=todo)
     return tuple(text.split(","))
 
@@ -133,33 +126,29 @@ def _read_rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
         is_open ^= parts[-1].count('"') % 2 == 1
         if is_open and len(parts) < _MAX_LINES:
             continue
-        try:
-            row = next(csv.reader(_once("".join(parts), is_open)))
-        except csv.Error as error:
-            raise _refuse_quotes(path, first, str(error)) from error
-        if row:
+        if row := _cut(path, first, "".join(parts)):
             yield first, row
         first, parts = number + 1, []
     if parts:
-        raise _refuse_quotes(path, first, _UNCLOSED)
+        _cut(path, first, "".join(parts))
 
 
-_UNCLOSED = "a quote is not closed"
+def _cut(path: Path, first: int, text: str) -> list[str]:
+    """Returns a row's cells; CsvExampleGen reads on for ever within a quote that is still open."""
+    try:
+        return next(csv.reader(_once(text)))
+    except csv.Error as error:
+        raise DataError(
+            one_line(f"line {first:,} of {path} cannot be cut into cells: {error}"),
+            expected='quotes around a whole cell, and doubled within it: "a 5"" pipe"',
+            todo="correct the line",
+        ) from error
 
 
-def _once(text: str, is_open: bool) -> Iterator[str]:
-    if not is_open:
+def _once(text: str) -> Iterator[str]:
+    if text.count('"') % 2 == 0:
         yield text
-    # Or the parser asks for a further line.
-    raise csv.Error(_UNCLOSED)
-
-
-def _refuse_quotes(path: Path, line: int, why: str) -> DataError:
-    return DataError(
-        one_line(f"line {line:,} of {path} cannot be cut into cells: {why}"),
-        expected='quotes around a whole cell, and doubled within it: "a 5"" pipe"',
-        todo="correct the line",
-    )
+    raise csv.Error("a quote is not closed")
 
 
 def _refuse_ragged(file: CsvFile, line: int, row: list[str]) -> DataError:
@@ -167,9 +156,7 @@ def _refuse_ragged(file: CsvFile, line: int, row: list[str]) -> DataError:
     return DataError(
         one_line(f"line {line:,} of {file.path} has {len(row):,} cells: {_shorten(','.join(row))}"),
         expected=f"{len(file.names):,}, as the line of names has",
-        todo='put a cell with a comma into quotes, as "1,5"'
-        if more
-        else "add what is missing; an empty cell has commas",
+        todo='put cells with commas into quotes, as "1,5"' if more else "add the commas of empty cells, or remove it",
     )
 
 
@@ -182,7 +169,8 @@ def _decode(path: Path, number: int, line: bytes) -> str:
 
 def _is_data(name: str, cells: tuple[str, ...]) -> bool:
     """Returns whether a name is none, but the first cell of its column."""
-    return not name or kind_of(name) != BYTES or bool(DATE.fullmatch(name)) or name in cells
+    pair = name, cells[0]
+    return not name or name in cells or BYTES not in map(kind_of, pair) or all(map(DATE.fullmatch, pair))
 
 
 def _shorten(text: str, most: int = 60) -> str:

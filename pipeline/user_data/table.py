@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data.csv_file import FLOAT, INT, CsvFile, read_file, refuse_names
-from tfx_estimator.pipeline.user_data.names import entries, is_visible
+from tfx_estimator.pipeline.user_data.names import SUFFIXES, entries, is_visible
 from tfx_estimator.pipeline.user_data.read import PATHS
 from tfx_estimator.pipeline.user_data.reading import listed
 from tfx_estimator.pipeline.user_data.table_checks import Cells, find_doubts, refuse_kinds, refuse_label
@@ -99,10 +99,9 @@ def read_table(pattern: str, files_by_split: Optional[Mapping[str, str]] = None,
     rows, cells = _ROWS, _CELLS
     while unread:
         file = read_file(unread[0], rows // len(unread), cells // len(unread))
-        if not files:
-            refuse_names(file)
-        elif (first := next(iter(files.values()))).names != file.names:
+        if files and (first := next(iter(files.values()))).names != file.names:
             raise _refuse_header(file, first)
+        refuse_names(file)
         files[unread.pop(0)] = file
         rows, cells = rows - len(file.rows), cells - len(file.rows) * len(file.names)
     splits = {split: [files[path] for path in found] for split, found in paths.items()}
@@ -110,11 +109,7 @@ def read_table(pattern: str, files_by_split: Optional[Mapping[str, str]] = None,
     count, is_whole = _ROWS - rows, all(file.is_whole for file in files.values())
     for split, held in counts.items():
         if held == 0 or count == 1:
-            what = (
-                f"{splits[split][0].path} has one row only"
-                if held
-                else f"{splits[split][0].path} has names, but no rows"
-            )
+            what = f"{splits[split][0].path} has {'one row' if held else 'names'} only"
             raise DataError(one_line(what), expected="rows to train with, and others to evaluate with", todo="add them")
     columns = [Cells(name, index, [*files.values()]) for index, name in enumerate(file.names)]
     refuse_kinds(columns, splits)
@@ -132,14 +127,14 @@ def read_table(pattern: str, files_by_split: Optional[Mapping[str, str]] = None,
 
 
 def holds_features(place: str) -> bool:
-    """Returns whether this is a CSV file whose columns name no images, a folder of such files, or a pattern of them."""
+    """Returns whether this is a CSV file whose columns name no images, or a pattern or folder of such files."""
     if os.path.isdir(place):
-        names = [name for name, _ in entries(place) if is_visible(name)]
-        return bool(names) and all(holds_features(os.path.join(place, name)) for name in names if name)
-    if not place.lower().endswith(".csv"):
-        return False
-    if not os.path.isfile(place):
-        return glob.has_magic(place)
+        held = [(os.path.join(place, name), is_folder) for name, is_folder in entries(place) if is_visible(name)]
+        tables = [path for path, _ in held if path.lower().endswith(".csv")]
+        no_images = not any(is_folder or path.lower().endswith(SUFFIXES) for path, is_folder in held)
+        return no_images and tables != [] and all(map(holds_features, tables))
+    if not (place.lower().endswith(".csv") and os.path.isfile(place)):
+        return place.lower().endswith(".csv") and glob.has_magic(place)
     with open_regular(Path(place)) as file:
         head = file.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
     return not {re.sub(r'[\s"\0]', "", name).lower() for name in re.split("[,;\t]", head)}.intersection(PATHS)
@@ -165,7 +160,7 @@ def _find_files(pattern: str, by_split: Mapping[str, str]) -> dict[str, list[Pat
             raise DataNotFoundError(
                 one_line(f"there is no file {path}" + (f", of the split {split}" if split else "")),
                 expected="a CSV file, a folder with files *.csv, or a pattern such as data/*.csv",
-                todo=f"correct it; {folder} holds {listed(held)}" if held else "correct it: there is no such folder",
+                todo=f"correct it; {folder} holds {listed(held)}" if held else "correct it",
             )
         found[split] = paths
     return found

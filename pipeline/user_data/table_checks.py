@@ -47,7 +47,7 @@ class Cells:
         words = [cell for cell, kind in self.kinds.items() if kind == BYTES]
         return words if numbers and numbers >= _MOST * (self.all.total() - self.all[""]) else []
 
-    def endless(self) -> list[str]:
+    def infinite(self) -> list[str]:
         """Returns the cells that are numbers, but not finite ones."""
         return [cell for cell, kind in self.kinds.items() if kind == FLOAT and not math.isfinite(float(cell))]
 
@@ -60,26 +60,26 @@ class Cells:
 def refuse_kinds(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]]) -> None:
     """Raises a DataError for numbers in one file where another has words, or a split other numbers.
 
-    The schema has the kinds of the first split: Transform ends in "Feature had wrong type" at another one's.
+    Each split's kinds are its own, the schema's those of the first: read by it, others give "Feature had wrong type".
     """
     for column in columns:
         kinds = {file.path: column.kind_in(cells) for file, cells in zip(column.files, column.by_file)}
+        if len({*kinds.values()}) == 1:
+            continue
         words = {cell for cell, kind in column.kinds.items() if kind == BYTES}
         numbers = [file for file in column.files if kinds[file.path] in (INT, FLOAT)]
-        # Without a number; "" is in either.
-        worded = [f for f, cells in zip(column.files, column.by_file) if words & {*cells} and {*cells} <= words | {""}]
+        worded = [f for f, cells in zip(column.files, column.by_file) if words & {*cells} and {*cells} <= {*words, ""}]
         if numbers and worded:
-            raise _refuse_kind(column, words, worded, str(numbers[0].path))
+            raise _refuse_kind(column, words, worded, f"numbers in {numbers[0].path}")
         first, *others = splits
         of = {split: max((kinds[file.path] for file in files), key=KINDS.index) for split, files in splits.items()}
-        if all(file.is_whole for file in column.files):
-            for split in others:
-                # A column without values is one of words to SchemaGen.
-                if of[split] not in (EMPTY, of[first] or BYTES):
-                    cells = {cell for cell, kind in column.kinds.items() if kind == of[split]}
-                    raise _refuse_kind(
-                        column, cells, splits[split], f"the split {first}", of[first] or "without a value"
-                    )
+        for split in others if all(file.is_whole for file in column.files) else ():
+            # A column without values is one of words to SchemaGen.
+            if of[split] not in (EMPTY, of[first] or BYTES):
+                cells = {cell for cell, kind in column.kinds.items() if kind == of[split]}
+                raise _refuse_kind(
+                    column, cells, splits[split], f"{of[first] or 'without a value'} in the split {first}"
+                )
 
 
 def refuse_label(columns: Sequence[Cells], name: str, place: str, is_whole: bool) -> None:
@@ -93,7 +93,8 @@ def refuse_label(columns: Sequence[Cells], name: str, place: str, is_whole: bool
             expected=f"the label, one of its columns: {listed([column.name for column in columns], 30)}",
             todo=one_line(f"set data.label to {near[0]}" if near else "set data.label to one of them"),
         )
-    if wrong := [""] if column.all[""] else column.endless() or column.strays():
+    absent = [cell for cell in column.strays() if _is_absent(cell) or _NUMBER.fullmatch(cell)]
+    if wrong := [""] if column.all[""] else column.infinite() or absent:
         cell, file, row = column.find(wrong)
         count = sum(column.all[each] for each in wrong)
         raise DataError(
@@ -139,12 +140,12 @@ def _doubts(column: Cells, label: Optional[Cells]) -> Iterator[tuple[str, Collec
         yield "columns without a value in the rows read", ()
     elif strays := column.strays():
         yield "numbers that are read as words, because of some cells", strays
-    elif column.kind == BYTES and (absent := [cell for cell in values if cell.strip().lower() in _MISSING]):
+    elif column.kind == BYTES and (absent := list(filter(_is_absent, values))):
         yield "words that often stand for a missing value, which an empty cell is here", absent
     elif column.kind == BYTES and all(map(DATE.fullmatch, values)):
         yield "dates, which a model takes for words", values
-    elif endless := column.endless():
-        yield "numbers that are not finite", endless
+    elif infinite := column.infinite():
+        yield "numbers that are not finite", infinite
     elif column.kind == INT and (zeros := [cell for cell in values if _ZERO_FIRST.fullmatch(cell)]):
         yield "numbers that lose their first zeros", zeros
     if column is label:
@@ -165,12 +166,14 @@ def _doubts(column: Cells, label: Optional[Cells]) -> Iterator[tuple[str, Collec
             yield "columns that tell the label", ()
 
 
-def _refuse_kind(
-    column: Cells, cells: Collection[str], files: Sequence[CsvFile], other: str, of: str = ""
-) -> DataError:
+def _is_absent(cell: str) -> bool:
+    return cell.strip().lower() in _MISSING
+
+
+def _refuse_kind(column: Cells, cells: Collection[str], files: Sequence[CsvFile], other: str) -> DataError:
     cell, file, row = column.find(cells, files)
     return DataError(
-        one_line(f"column {column.name} is {cell!r} in {file.place(row)}, but {of or 'numbers'} in {other}"),
+        one_line(f"column {column.name} is {cell!r} in {file.place(row)}, but {other}"),
         expected="one kind everywhere: CsvExampleGen makes words of all, and Transform takes no other in a split",
         todo="correct the cells: 1.0, not 1, if others have points; put words that are right into the same file",
     )

@@ -13,6 +13,7 @@ LABELS = {
     "0 and 1": ([0, 1], BINARY),
     "-1 and 1": ([-1, 1], BINARY),
     "0.0 and 1.0": (["0.0", "1.0"], BINARY),
+    "0, 1 and 1.0": (["0", "1", "1.0"], BINARY),
     "three words": (["a", "b", "c"], CLASSES),
     "digits": (range(10), CLASSES),
     "numbers from 1 on": (range(1, 8), CLASSES),

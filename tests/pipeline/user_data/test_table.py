@@ -39,7 +39,8 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
     "a folder of this name": ({"a.csv/b": "x"}, ["{0}/a.csv cannot be read: Is a directory"]),
     "an empty file": ({"a.csv": ""}, ["{0}/a.csv is empty"]),
     "an empty first line": ({"a.csv": _with(1, "")}, ["line 1 of {0}/a.csv is empty"]),
-    "names only": ({"a.csv": "x,c,y\n"}, ["{0}/a.csv has names, but no rows"]),
+    "names only": ({"a.csv": "x,c,y\n"}, ["{0}/a.csv has names only"]),
+    "names again": ({"a.csv": _with(31, RIGHT[0])}, ["line 31 of {0}/a.csv has the names of the columns again"]),
     "one row": ({"a.csv": "x,c,y\n1,a,0\n"}, ["{0}/a.csv has one row only"]),
     "no names": ({"a.csv": "\n".join(RIGHT[1:])}, ["line 1 of {0}/a.csv has no names, but data: 0.5,a,0"]),
     "no names, but a date": (
@@ -47,7 +48,10 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
         ["line 1 of {0}/a.csv has no names, but data: 2024-01-01,1,a"],
     ),
     "no names, and an empty cell": ({"a.csv": _with(1, "0.5,a,")}, ["has no names, but data: 0.5,a,"]),
-    "a column twice": ({"a.csv": _with(1, "x,c,x")}, ["line 1 of {0}/a.csv gives the columns 1 and 3 one name: x"]),
+    "a column twice": (
+        {"a.csv": _with(1, "x,c,x")},
+        ["line 1 of {0}/a.csv has a name twice, and CsvExampleGen only one of the columns: x"],
+    ),
     "an index of pandas": ({"a.csv": _with(1, ",c,y")}, ["line 1 of {0}/a.csv has no name for column 1 of 3"]),
     "a comma after the last name": ({"a.csv": _with(1, "x,c,")}, ["no name for column 3 of 3"]),
     "a byte-order mark": ({"a.csv": b"\xef\xbb\xbf" + _with(1, RIGHT[0])}, ["{0}/a.csv begins with a byte-order mark"]),
@@ -101,7 +105,7 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
 SPLITS = {"train": "train*.csv", "eval": "eval*.csv"}
 REFUSED_SPLITS: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
     "no file of a split": ({"train.csv": _with(1, RIGHT[0])}, ["no file {0}/eval*.csv, of the split eval"]),
-    "no row of a split": ({"train.csv": _with(1, RIGHT[0]), "eval.csv": "x,c,y\n"}, ["{0}/eval.csv has names, but no"]),
+    "no row of a split": ({"train.csv": _with(1, RIGHT[0]), "eval.csv": "x,c,y\n"}, ["{0}/eval.csv has names only"]),
     "points in one split only": (
         {"train.csv": _with(1, RIGHT[0]), "eval.csv": _column(range(60))},
         ["column x is '0' in line 2 of {0}/eval.csv, but float in the split train"],
@@ -214,6 +218,18 @@ def test_the_advice_leads_to_a_table(tmp_path, name, content):
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
     (tmp_path / "NEW").replace(tmp_path / "a.csv")
     read_table(str(tmp_path), label="y")
+
+
+def test_the_advice_for_semicolons_leads_to_a_table(tmp_path):
+    import pandas
+
+    names = {"read_csv": pandas.read_csv, "OLD": tmp_path / "a.csv", "NEW": tmp_path / "a.csv"}
+    for mark in ";\t":
+        with pytest.raises(DataError) as caught:
+            _read(tmp_path, {"a.csv": _with(3, "1.5,b,1").replace(b",", mark.encode()).replace(b".", b",")})
+        eval(caught.value.todo[caught.value.todo.index("read_csv") :], names)
+        found = read_table(str(tmp_path), label="y")
+        assert [column.kind for column in found.columns] == ["float", "bytes", "int"]
 
 
 def test_the_nearest_name_is_suggested(tmp_path):
@@ -331,7 +347,16 @@ def test_hidden_files_are_read_as_tfx_reads_them(tmp_path):
 
 
 def test_tables_of_images_hold_no_features(tmp_path):
-    write_files(tmp_path, {"a/x.csv": "x,y", "b/x.csv": "Image,label", "c/x.csv": "x,y", "c/y.png": "", "d/n": ""})
-    assert [holds_features(str(tmp_path / name)) for name in "abcd"] == [True, False, False, False]
-    found = {place: holds_features(str(tmp_path / place)) for place in ("a/x.csv", "b/x.csv", "?/*.csv", "?/*.png")}
-    assert found == {"a/x.csv": True, "b/x.csv": False, "?/*.csv": True, "?/*.png": False}
+    files = {"a/x.csv": "x,y", "a/schema.pbtxt": "", "b/x.csv": "Image,label", "c/x.csv": "x,y", "c/y.png": ""}
+    write_files(tmp_path, {**files, "d/x.csv": "x,y", "d/e/x.csv": "x,y", "f/n": ""})
+    found = {
+        place: holds_features(str(tmp_path / place)) for place in ("a/x.csv", "b/x.csv", "?/*.csv", "?/*.png", *"abcdf")
+    }
+    features = {"a/x.csv", "?/*.csv", "a"}
+    assert {place for place, each in found.items() if each} == features
+
+
+def test_a_label_of_codes_may_have_letters(tmp_path):
+    found = _read(tmp_path, {"a.csv": _column(["1", "2", "2", "1", "2b"] * 12, "y")})
+    assert found.column("y").values == {"1": 24, "2": 24, "2b": 12}
+    assert "because of some cells: y ('2b' in line 6" in next(found.notes())
