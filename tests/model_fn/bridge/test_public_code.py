@@ -1,9 +1,9 @@
 """Public code of TensorFlow 1 runs without an edit, on made-up data.
 
 `TFX_ESTIMATOR_PUBLIC_CODE` names a folder with checkouts: `bert` and `electra` of google-research, `DeepCTR` of
-shenweichen, `tf_repos` of lambdaji, and `official`, the unpacked wheel tf-models-official 0.0.3.dev1; and, for
-trainings that are kept, `cloudml-samples` and `training-data-analyst` of GoogleCloudPlatform, `deeplearning` of
-yangxudong and `tensorflow-triplet-loss` of omoindrot. What is not there is skipped.
+shenweichen, `tf_repos` of lambdaji, `ranking` of tensorflow, and `official`, the unpacked wheel tf-models-official
+0.0.3.dev1; and, for trainings that are kept, `cloudml-samples` and `training-data-analyst` of GoogleCloudPlatform,
+`deeplearning` of yangxudong and `tensorflow-triplet-loss` of omoindrot. What is not there is skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.root import ROOT, run_python
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 FOLDER = os.environ.get("TFX_ESTIMATOR_PUBLIC_CODE")
-BERT = Path(__file__).parent / "bert"
+BERT, DRAWN = (Path(__file__).with_name(name) for name in ("bert", "drawn_weights.py"))
 WORDS = [f"w{number}" for number in range(80)]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", *WORDS]
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
@@ -206,6 +206,37 @@ def test_deepctr_reaches_the_numbers_of_both_stacks(run, tf1):
     found = dict(re.findall(r"'(AUC|LogLoss)': (?:np\.float32\()?([\d.]+)", output))
     expected = {"AUC": 0.49851194, "LogLoss": 2.2953067} if tf1 else {"AUC": 0.5059524, "LogLoss": 2.2671075}
     assert {name: float(value) for name, value in found.items()} == pytest.approx(expected, rel=1e-5)
+
+
+# After 10 steps from the same weights.
+OF_SLIM = {"loss": 6.8551912, "accuracy": 0.1875}
+OF_RANKING = {"loss": -0.70740533, "metric/ndcg": 0.8034277, "metric/mrr": 0.87499994, "logits_mean": -2.3587187}
+
+
+def check_numbers(output: str, expected: dict[str, float]) -> None:
+    found = json.loads(output[output.rindex('{"') :].splitlines()[0])
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_network_of_slim_reaches_the_numbers_of_both_stacks(tmp_path):
+    done = run_python("-m", "tfx_estimator.estimator", "--tf1", str(DRAWN), "slim", cwd=tmp_path, timeout=570)
+    assert done.returncode == 0, done.stderr[-3000:]
+    check_numbers(done.stdout, OF_SLIM)
+
+
+def test_an_estimator_of_ranking_reaches_the_numbers_of_both_stacks(run):
+    data = "tensorflow_ranking/examples/data/train_numerical_elwc.tfrecord"
+    check_numbers(run("ranking", DRAWN, "ranking", data, tf1=False), OF_RANKING)
+
+
+def test_rankings_canned_example_is_trained_evaluated_and_exported(run, tmp_path):
+    data = "tensorflow_ranking/examples/data"
+    files = (f"--train_input_pattern={data}/train_numerical_elwc.tfrecord", f"--model_dir={tmp_path}/m")
+    sizes = ("--num_train_steps=10", "--num_eval_steps=2", "--batch_size=4", "--list_size=10")
+    more = (f"--eval_input_pattern={data}/vali_numerical_elwc.tfrecord", *sizes)
+    output = run("ranking", "tensorflow_ranking/examples/tf_ranking_canned_dnn.py", *files, *more, tf1=False)
+    assert "Saving dict for global step 10: " in output
+    assert len([*tmp_path.glob("m/export/*/*/saved_model.pb")]) == 2
 
 
 def test_a_deep_cross_network_is_trained_evaluated_used_and_exported(run, tmp_path, numbers):
