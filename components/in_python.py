@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.config.section import Section, ValuesError
 # second is for an error of a running training: it names the whole call.
 _IN_AN_ARGUMENT = (
     (r"\btrainer\.distribution\.?", ""),
-    (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start|start_timeout|stall_timeout)\b)", ""),
+    (r"\btrainer\.(?=(tf1|threads|gpu|onednn|profile|warm_start|start_timeout|stall_timeout)\b)", ""),
     (r"add `(\w+):`( under `[\w.]+:`)?, or --set \S+=VALUE", r'add "\1"'),
     (r"--set \S+\.(\w+)=null", r'"\1"'),
     (r"remove the line", "leave it out"),
@@ -44,6 +44,8 @@ _AS_A_CALL = (
     (r"\btrainer\.distribution\.(train|eval)\.(\w+)", r"{component}(distribution={'\1': {'\2': …}})"),
     (r"\btrainer\.distribution\.(\w+)", r"{component}(distribution={'\1': …})"),
     (r"\btrainer\.distribution\b", "{component}(distribution=…)"),
+    # What else it says is of a declaration.
+    (r"\btrainer\.tf1: true.*", "{component}(tf1=True)"),
 )
 
 Typed = TypeVar("Typed", bound=Section)

@@ -42,7 +42,9 @@ _WARM_START = (
     'a dict such as {"checkpoint": "before/model.ckpt-100"}, or {"model": FOLDER, "exclude": ["head/*"]}',
     "name the checkpoint, or the SavedModel, by its path",
 )
-_RUNTIME_FORM = 'threads={"intra_op": 2}, gpu={"memory_growth": True}, onednn=False, profile={"start_step": 100}'
+_ENTRIES_FORM = (
+    'tf1=True, threads={"intra_op": 2}, gpu={"memory_growth": True}, onednn=False, profile={"start_step": 100}'
+)
 _EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
 # TFX's executors, and the functions that they call.
 _CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN}
@@ -94,8 +96,8 @@ def read_arguments(
     """Parses and checks a component's arguments beyond TFX's own parameters.
 
     Args:
-        given: `distribution`, `warm_start`, `threads`, `gpu`, `onednn`, `profile`: as in the section `trainer`, the
-            first two perhaps typed; None is the default.
+        given: `distribution`, `warm_start`, `tf1`, `threads`, `gpu`, `onednn`, `profile`: as in the section `trainer`,
+            the first two perhaps typed; None is the default.
         component: TRAINER or TUNER.
 
     Returns:
@@ -109,9 +111,9 @@ def read_arguments(
         section = read_distribution(given["distribution"], component)
         # A default distribution is left out, so that it has the cache key of none.
         read |= {} if section == Distribution() else {"distribution": section.dict()}
-    runtime = {name: value for name, value in given.items() if name not in ("distribution", "warm_start")}
-    if runtime:
-        read |= _read_runtime(runtime, read, component)
+    entries = {name: value for name, value in given.items() if name not in ("distribution", "warm_start")}
+    if entries:
+        read |= _read_entries(entries, read, component)
     weights = ""
     if "warm_start" in given:
         warm_start = _read_warm_start(given["warm_start"], read, component)
@@ -133,9 +135,9 @@ def read_distribution(given: Any, component: str = TRAINER) -> Distribution:
     return section
 
 
-def _read_runtime(given: dict[str, Any], read: dict[str, Any], component: str) -> dict[str, Any]:
-    argument = Argument(tuple(given), component, _RUNTIME_FORM)
-    values = {name: plain(each, Argument((name,), component, _RUNTIME_FORM), name) for name, each in given.items()}
+def _read_entries(given: dict[str, Any], read: dict[str, Any], component: str) -> dict[str, Any]:
+    argument = Argument(tuple(given), component, _ENTRIES_FORM)
+    values = {name: plain(each, Argument((name,), component, _ENTRIES_FORM), name) for name, each in given.items()}
     section = parse({**values, **read}, TrainerSection, ("trainer",), argument)
     if problems := list(broken(RUNTIME, Case.of_trainer(section))):
         raise argument.refusal(problems)

@@ -86,6 +86,7 @@ class Trainer(tfx_trainer.Trainer):
             on one device.
         warm_start: The section `trainer.warm_start`, for a trainer_fn: `{"checkpoint": "before/model.ckpt-9"}`. The
             weights at the time of the pipeline's definition are part of the cache key.
+        tf1: The entry `trainer.tf1`: the module is written for TensorFlow 1.
         threads: The section `trainer.threads` of a declaration: `{"intra_op": 1}`. Like the next three, not part of
             the cache key.
         gpu: The section `trainer.gpu`: `{"memory_growth": True}`.
@@ -125,6 +126,7 @@ class Trainer(tfx_trainer.Trainer):
         *,
         distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
         warm_start: Optional[Union[Mapping[str, Any], WarmStart]] = None,
+        tf1: bool = False,
         threads: Optional[Mapping[str, Any]] = None,
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
@@ -136,7 +138,7 @@ class Trainer(tfx_trainer.Trainer):
         check_lengths(train_args, eval_args)
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
-        given = {"distribution": distribution, "warm_start": warm_start, **runtime}
+        given = {"distribution": distribution, "warm_start": warm_start, "tf1": tf1 or None, **runtime}
         settings = read_arguments(contract, settings, given)
         if training_root:
             root = os.fspath(training_root)

@@ -50,7 +50,7 @@ class Settings:
             times as long without output alone.
         declaration: The declaration, whose section `trainer` decides the model; None in a pipeline without one.
         arguments: Entries of the section `trainer` from the arguments of a Trainer without a declaration:
-            `distribution`, `warm_start`, `threads`, `gpu`, `onednn`, `profile`.
+            `distribution`, `warm_start`, `tf1`, `threads`, `gpu`, `onednn`, `profile`.
         training_root: Folder of the training folders; empty is next to the `model_run` artifacts.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.

@@ -81,8 +81,9 @@ class Tuner(base_component.BaseComponent):
         train_args: Splits and steps of a trial.
         eval_args: Splits and steps of its evaluation.
         custom_config: `fn_args.custom_config`.
-        distribution: The Trainer's, for each trial; likewise the next four.
+        distribution: The Trainer's, for each trial; likewise the next five.
         warm_start: The section `trainer.warm_start` of a declaration: the initial weights of each trial.
+        tf1: The entry `trainer.tf1`.
         threads: The section `trainer.threads` of a declaration.
         gpu: The section `trainer.gpu`.
         onednn: The option `trainer.onednn`.
@@ -114,6 +115,7 @@ class Tuner(base_component.BaseComponent):
         *,
         distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
         warm_start: Optional[Union[Mapping[str, Any], WarmStart]] = None,
+        tf1: bool = False,
         threads: Optional[Mapping[str, Any]] = None,
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
@@ -129,7 +131,7 @@ class Tuner(base_component.BaseComponent):
             )
         contract = find_contract(module_file, run_fn, trainer_fn, component=TUNER)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
-        given = {"distribution": distribution, "warm_start": warm_start, **runtime}
+        given = {"distribution": distribution, "warm_start": warm_start, "tf1": tf1 or None, **runtime}
         settings = read_arguments(contract, settings, given, TUNER)
         section = read_tune(tune)
         if settings.declaration is None:

@@ -82,6 +82,7 @@ def test_an_invalid_length_is_refused(component, name):
         ("(trainer.distribution.max_restarts)", "(Trainer(distribution={'max_restarts': …}))"),
         ("trainer.distribution.train.timeout_seconds if", "Trainer(distribution={'train': {'timeout_seconds': …}}) if"),
         ("remove trainer.distribution.", "remove Trainer(distribution=…)."),
+        ("set trainer.tf1: true, or transform.tf1: true for a preprocessing_fn", "set Trainer(tf1=True)"),
     ],
 )
 def test_option_names_of_a_declaration_become_python_arguments(text, reworded):

@@ -88,6 +88,16 @@ def test_threads_and_devices_are_passed_on_and_not_part_of_the_key():
     assert made(**RUNTIME, distribution={"train": WORKERS}).section.onednn is False
 
 
+def test_code_of_tensorflow_1_is_an_argument_and_part_of_the_key():
+    for component in (Trainer, Tuner):
+        assert [made(component, **given).section.tf1 for given in ({"tf1": True}, {}, {"tf1": False})] == [
+            True,
+            False,
+            False,
+        ]
+    assert keyed(tf1=True) != keyed() == keyed(tf1=False)
+
+
 def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_path, monkeypatch):
     given = {"warm_start": {"checkpoint": checkpoint, "exclude": ["head/*"]}}
     begun = made(**given).section.warm_start
@@ -121,6 +131,7 @@ def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_pat
         ({"profile": {}, **OF_RUN_FN}, "a run_fn runs its own steps"),
         ({"threads": {"inter_op": 2}, "distribution": {"train": "parameter_server:2"}}, "would deadlock"),
         ({"onednn": True, "settings": GIVEN}, "values in one place"),
+        ({"tf1": "yes"}, "Trainer(tf1=…) has 1 problem"),
         ({"warm_start": {"checkpoint": "no/such"}}, "check the path: it is relative to the current folder"),
         ({"warm_start": {}}, "none of the two is given"),
         ({"warm_start": "before"}, "Trainer(warm_start=…) is '"),

@@ -1,9 +1,9 @@
 """Public code of TensorFlow 1 runs without an edit, on made-up data.
 
 `TFX_ESTIMATOR_PUBLIC_CODE` names a folder with checkouts: `bert` and `electra` of google-research, `DeepCTR` of
-shenweichen, `tf_repos` of lambdaji, and `official`, the unpacked wheel tf-models-official 0.0.3.dev1; and, for
-trainings that are kept, `cloudml-samples` and `training-data-analyst` of GoogleCloudPlatform, `deeplearning` of
-yangxudong and `tensorflow-triplet-loss` of omoindrot. What is not there is skipped.
+shenweichen, `tf_repos` of lambdaji, `ranking` of tensorflow, and `official`, the unpacked wheel tf-models-official
+0.0.3.dev1; and, for trainings that are kept, `cloudml-samples` and `training-data-analyst` of GoogleCloudPlatform,
+`deeplearning` of yangxudong and `tensorflow-triplet-loss` of omoindrot. What is not there is skipped.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from tests.artifacts import example, write_records
+from tests.e2e.conftest import open_metadata
 from tests.root import ROOT, run_python
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 FOLDER = os.environ.get("TFX_ESTIMATOR_PUBLIC_CODE")
+BERT, DRAWN = (Path(__file__).with_name(name) for name in ("bert", "drawn_weights.py"))
 WORDS = [f"w{number}" for number in range(80)]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", *WORDS]
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
@@ -38,16 +44,20 @@ def run(tmp_path: Path) -> Callable[..., str]:
     """Runs a program of a checkout with --tf1; returns what it printed."""
 
     def run(checkout: str, *words: object, at: str = "", tf1: bool = True) -> str:
-        place = Path(FOLDER or "none") / checkout
-        if not place.is_dir():
-            pytest.skip(f"TFX_ESTIMATOR_PUBLIC_CODE names no folder with {checkout}")
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(place), os.environ.get("PYTHONPATH", "")])
-        given = ("-m", "tfx_estimator.estimator", *(["--tf1"] if tf1 else []), *map(str, words))
-        done = run_python(*given, cwd=place / at, timeout=570, PYTHONPATH=path)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout + done.stderr
+        return run_beside(checkout, "-m", "tfx_estimator.estimator", *(["--tf1"] if tf1 else []), *words, at=at)
 
     return run
+
+
+def run_beside(checkout: str, *words: object, at: str = "") -> str:
+    """Runs Python in a checkout, with its modules; returns what it printed."""
+    place = Path(FOLDER or "none") / checkout
+    if not place.is_dir():
+        pytest.skip(f"TFX_ESTIMATOR_PUBLIC_CODE names no folder with {checkout}")
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(place), os.environ.get("PYTHONPATH", "")])
+    done = run_python(*map(str, words), cwd=place / at, timeout=570, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -100,10 +110,40 @@ def test_bert_answers_questions(run, text):
     assert len(json.loads((text / "o" / "predictions.json").read_text())) == 32
 
 
+# Weights, two moments of each, and the global step; two copies; none apart.
+BERTS_COPIES = [124, 2, []]
+
+
+def copies(output: str) -> list:
+    return json.loads(output[output.rindex("copies: ") :].splitlines()[0].partition(": ")[2])
+
+
 def test_bert_under_two_replicas_keeps_their_copies_equal(run, text):
-    output = run("bert", ROOT / "tests/model_fn/bridge/bert_replicas.py", text)
-    # Weights, two moments of each, and the global step.
-    assert json.loads(output[output.rindex("copies: ") :].splitlines()[0].partition(": ")[2]) == [124, 2, []]
+    assert copies(run("bert", BERT / "replicas.py", text)) == BERTS_COPIES
+
+
+def test_berts_trainer_fn_in_a_pipeline_keeps_the_copies_of_two_replicas_equal(tmp_path, numbers):
+    def tokens(label: int) -> dict[str, Any]:
+        ids = [2, *numbers.choices(range(7, len(VOCABULARY)), k=10), 3]
+        ids[numbers.randrange(1, 11)] = 5 + label
+        inputs = {"input_ids": [*ids, 0, 0, 0, 0], "input_mask": 12 * [1] + 4 * [0], "segment_ids": 16 * [0]}
+        return {**inputs, "label_ids": label, "is_real_example": 1}
+
+    (tmp_path / "records").mkdir()
+    write_records(tmp_path / "records" / "made_up", [example(**tokens(each % 2)) for each in range(256)])
+    run_beside("bert", BERT / "pipeline.py", tmp_path)
+    (log,) = tmp_path.glob("artifacts/Trainer/model_run/*/logs/chief-0.*.log")
+    assert copies(log.read_text()) == BERTS_COPIES
+    (run,) = open_metadata(tmp_path).get_artifacts_by_type("ModelRun")
+    assert tf.train.latest_checkpoint(f"{run.uri}/Format-Serving").endswith("/model.ckpt-20")
+
+    (files,) = tmp_path.glob("artifacts/ImportExampleGen/examples/*/Split-eval/*")
+    records = list(tf.data.TFRecordDataset(str(files), "GZIP").as_numpy_iterator())
+    labels = [tf.train.Example.FromString(each).features.feature["label_ids"].int64_list.value[0] for each in records]
+    (pushed,) = (tmp_path / "pushed").iterdir()
+    served = tf.saved_model.load(str(pushed)).signatures["serving_default"](examples=tf.constant(records))
+    accuracy = np.mean(served["probabilities"].numpy().argmax(1) == labels)
+    assert run.custom_properties["eval_eval_accuracy"].double_value == pytest.approx(accuracy)
 
 
 def test_electra_is_pretrained(run, text):
@@ -166,6 +206,37 @@ def test_deepctr_reaches_the_numbers_of_both_stacks(run, tf1):
     found = dict(re.findall(r"'(AUC|LogLoss)': (?:np\.float32\()?([\d.]+)", output))
     expected = {"AUC": 0.49851194, "LogLoss": 2.2953067} if tf1 else {"AUC": 0.5059524, "LogLoss": 2.2671075}
     assert {name: float(value) for name, value in found.items()} == pytest.approx(expected, rel=1e-5)
+
+
+# After 10 steps from the same weights.
+OF_SLIM = {"loss": 6.8551912, "accuracy": 0.1875}
+OF_RANKING = {"loss": -0.70740533, "metric/ndcg": 0.8034277, "metric/mrr": 0.87499994, "logits_mean": -2.3587187}
+
+
+def check_numbers(output: str, expected: dict[str, float]) -> None:
+    found = json.loads(output[output.rindex('{"') :].splitlines()[0])
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_network_of_slim_reaches_the_numbers_of_both_stacks(tmp_path):
+    done = run_python("-m", "tfx_estimator.estimator", "--tf1", str(DRAWN), "slim", cwd=tmp_path, timeout=570)
+    assert done.returncode == 0, done.stderr[-3000:]
+    check_numbers(done.stdout, OF_SLIM)
+
+
+def test_an_estimator_of_ranking_reaches_the_numbers_of_both_stacks(run):
+    data = "tensorflow_ranking/examples/data/train_numerical_elwc.tfrecord"
+    check_numbers(run("ranking", DRAWN, "ranking", data, tf1=False), OF_RANKING)
+
+
+def test_rankings_canned_example_is_trained_evaluated_and_exported(run, tmp_path):
+    data = "tensorflow_ranking/examples/data"
+    files = (f"--train_input_pattern={data}/train_numerical_elwc.tfrecord", f"--model_dir={tmp_path}/m")
+    sizes = ("--num_train_steps=10", "--num_eval_steps=2", "--batch_size=4", "--list_size=10")
+    more = (f"--eval_input_pattern={data}/vali_numerical_elwc.tfrecord", *sizes)
+    output = run("ranking", "tensorflow_ranking/examples/tf_ranking_canned_dnn.py", *files, *more, tf1=False)
+    assert "Saving dict for global step 10: " in output
+    assert len([*tmp_path.glob("m/export/*/*/saved_model.pb")]) == 2
 
 
 def test_a_deep_cross_network_is_trained_evaluated_used_and_exported(run, tmp_path, numbers):

@@ -1,12 +1,11 @@
 """Trains BERT's classifier under two replicas, as a trainer_fn's Estimator is; prints which copies differ."""
 
-import json
 import sys
 import tempfile
 
-import numpy as np
 import run_classifier
 import tensorflow as tf
+from copies import Copies
 from modeling import BertConfig
 from tokenization import FullTokenizer
 
@@ -15,17 +14,6 @@ from tfx_estimator.components.trainer.user_input.shared_batches import share
 from tfx_estimator.model_fn.bridge.tpu import without_tpu
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
-
-
-class Copies(tf.train.SessionRunHook):
-    def begin(self):
-        self.variables = {each.name: [tf.identity(copy) for copy in each.values] for each in tf.global_variables()}
-
-    def end(self, session):
-        values = session.run(self.variables)
-        apart = [name for name, copies in values.items() if any(not np.array_equal(copies[0], each) for each in copies)]
-        print("copies:", json.dumps([len(values), len(values["global_step:0"]), apart]))
-
 
 folder = sys.argv[1]
 section = TrainStrategy.parse_obj({"strategy": "mirrored", "devices": {"cpu": 2}})
