@@ -21,7 +21,7 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tests.components.trainer.test_kept import kept
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tests.stack import needs_keras_3
 from tfx_estimator.components.trainer.declared_input import declared_input
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY
@@ -320,10 +320,8 @@ def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_ru
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert max(proof["answers"], *proof["kept"].values()) <= 1e-6
     # Trains on the eval split: on the training examples the loss is already minimal.
-    command = [sys.executable, "-c", KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")]
-    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"} if stacks.has_keras_3() else None
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    words, legacy = (KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")), {stacks.KERAS: "1"}
+    done = run_python("-c", *words, cwd=tmp_path, code=0, **(legacy if stacks.has_keras_3() else {}))
     before, after, apart, ours = json.loads(done.stdout.splitlines()[-1])
     assert before[1] > 0.97
     assert after[0] < 0.8 * before[0]

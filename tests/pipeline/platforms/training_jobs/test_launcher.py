@@ -16,7 +16,7 @@ from typing import Optional
 import pytest
 
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.proxy import proxied
+from tests.pipeline.platforms.training_jobs.proxy import Proxy, between
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.job import Job
@@ -116,7 +116,7 @@ def test_training_survives_a_restart_of_the_server(fresh_server, tmp_path):
 def test_training_survives_a_cut_watch(server, tmp_path, monkeypatch):
     wait = tmp_path / "go"
     operator = Operator(server, tmp_path / "pods", _waits(tmp_path, wait))
-    with proxied(server, tmp_path, monkeypatch) as proxy, operator:
+    with between(server, Proxy, tmp_path, monkeypatch) as proxy, operator:
         found, thread = _in_a_thread(tmp_path)
         _wait_for_pods(tmp_path, "*chief*.log")
         time.sleep(1)
