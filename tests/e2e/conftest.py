@@ -50,11 +50,9 @@ class Workdir:
 
     def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
         """Runs `tfx-estimator run` in this folder, without a report by default."""
-        command = [self._python, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
-        command += [] if dry_run else ["--no-dry-run"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
+        words = ["run", "--no-report", *args, "--workdir", str(self.path), *([] if dry_run else ["--no-dry-run"])]
+        done = run_python("-m", "tfx_estimator", *words, python=self._python, timeout=seconds, cwd=cwd, code=code)
         printed = done.stdout + done.stderr
-        assert done.returncode == code, printed
         assert "Traceback" not in printed
         return printed
 

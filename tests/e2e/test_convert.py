@@ -258,13 +258,11 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
     declared = "name: wide\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}, shards: 2}\n"
     declared += "trainer: {model: 'wide:network', train_steps: 3, global_batch_size: 16, optimizer: {name: adam}}\n"
     (tmp_path / "wide.yaml").write_text(declared)
-    ours = [sys.executable, "-m", "tfx_estimator"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    run = [*ours, "run", "wide.yaml", "--no-report", "--no-dry-run", "--workdir", "runs"]
-    subprocess.run(run, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    words = ("run", "wide.yaml", "--no-report", "--no-dry-run", "--workdir", "runs")
+    run_python("-m", "tfx_estimator", *words, cwd=tmp_path, timeout=800, code=0)
     (data,) = (tmp_path / "runs").glob("wide/artifacts/Trainer/model_run/*/model.ckpt-3.data-*")
-    converts = [*ours, "convert", "runs/wide", "--output", "converted"]
-    with subprocess.Popen(converts, cwd=tmp_path, env=environment) as process:
+    converts = [sys.executable, "-m", "tfx_estimator", "convert", "runs/wide", "--output", "converted"]
+    with subprocess.Popen(converts, cwd=tmp_path) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
