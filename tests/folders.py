@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 # What a power failure may leave of a JSON file, and what another program may.
 GARBLED: dict[str, Callable[[bytes], bytes]] = {
@@ -34,3 +38,16 @@ def flip(path: Path) -> None:
     for place in range(len(content) // 2, len(content), max(len(content) // 20, 1)):
         content[place] ^= 0x5A
     path.write_bytes(content)
+
+
+@contextlib.contextmanager
+def small_file_system(folder: Path, size: str) -> Iterator[None]:
+    """Mounts one of a size, as `9m`, at a new folder; skips the test where that is not allowed."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if (mounted := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

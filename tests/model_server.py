@@ -6,11 +6,9 @@ It uses the messages of tensorflow-serving-api, and serves the newest version's 
 from __future__ import annotations
 
 import base64
-import http.server
 import json
 import os
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,12 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from tests.grpc_service import FakeService
+from tests.http_service import Request, Service
 
 _PATH = re.compile(r"/v1/models/(\w+)(?:/versions/(\d+))?:predict")
 
 
-class ModelServer:
+class ModelServer(Service):
     """Serves the newest version on local ports, after its warm-up requests; a context manager."""
 
     def __init__(self, base: Path, name: str) -> None:
@@ -39,35 +38,16 @@ class ModelServer:
         self._grpc = FakeService("tensorflow.serving.PredictionService", methods, workers=1)
 
     def __enter__(self) -> ModelServer:
-        server = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                code, answer = server._respond_rest(self.path, json.loads(body))
-                sent = json.dumps(answer).encode()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(sent)))
-                self.end_headers()
-                self.wfile.write(sent)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._rest = http.server.ThreadingHTTPServer(("localhost", 0), Handler)
-        self.rest_port = self._rest.server_address[1]
-        self._thread = threading.Thread(target=self._rest.serve_forever)
-        self._thread.start()
         self._grpc.__enter__()
         self.grpc_port = self._grpc.port
-        return self
+        return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         self._grpc.__exit__(*error)
-        self._rest.shutdown()
-        self._thread.join()
-        self._rest.server_close()
+        super().__exit__()
+
+    def respond(self, request: Request) -> None:
+        request.answer(*self._respond_rest(request.path, json.loads(request.body())))
 
     def _call(self, signature: str, inputs: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
         function = self._model.signatures[signature]

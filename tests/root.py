@@ -11,13 +11,20 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_python(
-    *words: str, python: str = sys.executable, cwd: Optional[Path] = None, timeout: float = 280, **environment: str
+    *words: str,
+    python: str = sys.executable,
+    cwd: Optional[Path] = None,
+    timeout: float = 280,
+    code: Optional[int] = None,
+    **environment: str,
 ) -> subprocess.CompletedProcess:
-    """Runs a Python process to its end, and captures its output as text."""
+    """Runs a Python process to its end, by an exit code if one is given, and captures its output as text."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
-    return subprocess.run(
+    done = subprocess.run(
         [python, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False
     )
+    assert code in (None, done.returncode), done.stdout[-1000:] + done.stderr[-4000:]
+    return done
 
 
 def start_python(*words: str, cwd: Optional[Path] = None, **environment: str) -> subprocess.Popen:
@@ -41,6 +48,5 @@ def finish(*processes: subprocess.Popen, timeout: float = 200) -> list[str]:
 
 def answers(*words: str, **options: Any) -> list[Any]:
     """Runs a Python process in the checkout; returns its output's lines, parsed as JSON."""
-    done = run_python(*words, cwd=ROOT, **options)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_python(*words, cwd=ROOT, code=0, **options)
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -136,7 +136,6 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
     declared = _declared(case, side, path="estimator")
     _set_threads(declared.trainer)
     bring_back_estimator()
-    import tensorflow as tf
 
     from tests.bench import ours
     from tfx_estimator.components.trainer import seeds
@@ -148,14 +147,7 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
     patches.apply(patches.PATCHES)
     seeds.apply(declared.trainer)
     spec = ours.trainer_spec(prepared, tempfile.mkdtemp(), case.batch_size, _STEPS, declared)
-    input_fn = spec["train_spec"].input_fn
-    if side.startswith("constant"):
-        batch = ours.first_batch(input_fn)
-
-        def input_fn() -> tf.data.Dataset:
-            return tf.data.Dataset.from_tensors(batch).repeat()
-
-    spec["estimator"].train(input_fn, hooks=[slices.hook(slice_steps, case.batch_size)])
+    ours.train(spec, side.startswith("constant"), [slices.hook(slice_steps, case.batch_size)])
 
 
 def _set_threads(section: TrainerSection) -> None:

@@ -88,6 +88,16 @@ def first_batch(input_fn: Any) -> Any:
         return session.run(iterator.get_next())
 
 
+def train(spec: dict[str, Any], constant: bool, hooks: list[Any]) -> None:
+    """Trains the Estimator of a trainer_fn, with `constant` on one batch in memory."""
+    import tensorflow as tf
+
+    input_fn = spec["train_spec"].input_fn
+    batch = first_batch(input_fn) if constant else None
+    constantly = lambda: tf.data.Dataset.from_tensors(batch).repeat()  # noqa: E731
+    spec["estimator"].train(constantly if constant else input_fn, hooks=hooks)
+
+
 def keras_input(prepared: dict[str, Any], model_dir: str, section: TrainerSection) -> DeclaredInput:
     from tfx_estimator.components.trainer.declared_input import declared_input
 

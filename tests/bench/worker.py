@@ -147,7 +147,6 @@ def train(
         # As in the preset `mnist`, and set by the supervisor.
         os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
     bring_back_estimator()
-    import tensorflow as tf
 
     hooks = [slices.hook(steps, batch_size)]
     model_dir = tempfile.mkdtemp()
@@ -160,15 +159,7 @@ def train(
     from tfx_estimator.components.trainer.estimator import patches
 
     patches.apply(patches.PATCHES)  # like a training task
-    spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
-    input_fn = spec["train_spec"].input_fn
-    if side == "constant":
-        batch = ours.first_batch(input_fn)
-
-        def input_fn() -> tf.data.Dataset:
-            return tf.data.Dataset.from_tensors(batch).repeat()
-
-    spec["estimator"].train(input_fn, hooks=hooks)
+    ours.train(ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000), side == "constant", hooks)
 
 
 def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: int, steps: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
 from tests.faults.file_operations import Forks
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 
 
 def open_metadata(home: Path) -> Any:
@@ -50,11 +50,9 @@ class Workdir:
 
     def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
         """Runs `tfx-estimator run` in this folder, without a report by default."""
-        command = [self._python, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
-        command += [] if dry_run else ["--no-dry-run"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
+        words = ["run", "--no-report", *args, "--workdir", str(self.path), *([] if dry_run else ["--no-dry-run"])]
+        done = run_python("-m", "tfx_estimator", *words, python=self._python, timeout=seconds, cwd=cwd, code=code)
         printed = done.stdout + done.stderr
-        assert done.returncode == code, printed
         assert "Traceback" not in printed
         return printed
 
@@ -172,7 +170,5 @@ def forked(tmp_path: Path, forks: Forks) -> ForkedWorkdir:
 def served_digits(digits_run: Finished, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """Outputs of the pushed model, loaded in a fresh process, for the evaluation examples."""
     path, script = tmp_path_factory.mktemp("served") / "all.npz", Path(__file__).with_name("serve_images.py")
-    command = [sys.executable, str(script), digits_run.versions[0], str(digits_run.examples), str(path)]
-    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run(command, check=True, capture_output=True, timeout=120, env=quiet)
+    run_python(str(script), digits_run.versions[0], str(digits_run.examples), str(path), code=0)
     return dict(np.load(path))

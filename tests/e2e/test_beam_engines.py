@@ -22,6 +22,7 @@ from google.protobuf import json_format
 from PIL import Image
 
 from tests.e2e.conftest import Workdir
+from tests.root import run_python
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -162,9 +163,7 @@ def test_predictions_of_two_workers_equal_those_of_this_process(digits_run, serv
 
     def predict(name: str, *words: str) -> list[dict[str, str]]:
         model, output = str(digits_run.logs.parent.parent), tmp_path / name
-        command = [sys.executable, "-m", "tfx_estimator", "predict", model, *inputs, "--output", str(output), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-        assert done.returncode == 3, done.stderr
+        done = run_python("-m", "tfx_estimator", "predict", model, *inputs, "--output", str(output), *words, code=3)
         assert f"damaged file {images}/broken.png: " in done.stderr
         return list(csv.DictReader(output.read_text().splitlines()))
 

@@ -21,7 +21,7 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tests.components.trainer.test_kept import kept
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tests.stack import needs_keras_3
 from tfx_estimator.components.trainer.declared_input import declared_input
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY
@@ -258,13 +258,11 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
     declared = "name: wide\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}, shards: 2}\n"
     declared += "trainer: {model: 'wide:network', train_steps: 3, global_batch_size: 16, optimizer: {name: adam}}\n"
     (tmp_path / "wide.yaml").write_text(declared)
-    ours = [sys.executable, "-m", "tfx_estimator"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    run = [*ours, "run", "wide.yaml", "--no-report", "--no-dry-run", "--workdir", "runs"]
-    subprocess.run(run, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    words = ("run", "wide.yaml", "--no-report", "--no-dry-run", "--workdir", "runs")
+    run_python("-m", "tfx_estimator", *words, cwd=tmp_path, timeout=800, code=0)
     (data,) = (tmp_path / "runs").glob("wide/artifacts/Trainer/model_run/*/model.ckpt-3.data-*")
-    converts = [*ours, "convert", "runs/wide", "--output", "converted"]
-    with subprocess.Popen(converts, cwd=tmp_path, env=environment) as process:
+    converts = [sys.executable, "-m", "tfx_estimator", "convert", "runs/wide", "--output", "converted"]
+    with subprocess.Popen(converts, cwd=tmp_path) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
@@ -320,10 +318,8 @@ def test_the_exported_graph_of_a_run_continues_training_in_plain_keras(digits_ru
     assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
     assert max(proof["answers"], *proof["kept"].values()) <= 1e-6
     # Trains on the eval split: on the training examples the loss is already minimal.
-    command = [sys.executable, "-c", KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")]
-    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"} if stacks.has_keras_3() else None
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    words, legacy = (KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")), {stacks.KERAS: "1"}
+    done = run_python("-c", *words, cwd=tmp_path, code=0, **(legacy if stacks.has_keras_3() else {}))
     before, after, apart, ours = json.loads(done.stdout.splitlines()[-1])
     assert before[1] > 0.97
     assert after[0] < 0.8 * before[0]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from PIL import Image
 
 from tests.e2e.conftest import Finished
 from tests.e2e.serve_images import serve
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tfx_estimator import predict
 from tfx_estimator.pipeline.report.report import write_report
 from tfx_estimator.pipeline.report.source import read_run
@@ -41,10 +39,9 @@ def _check_predicted(served, results, tmp_path):
     for number, image in enumerate(served["images"]):
         Image.fromarray(image[..., 0]).save(folder / f"{number:05}.png")
     (folder / "broken.png").write_bytes((folder / "00000.png").read_bytes()[:60])
-    command = [sys.executable, "-m", "tfx_estimator", "predict", str(Path(results["pushed"]).parent), str(folder)]
+    words = ("predict", str(Path(results["pushed"]).parent), str(folder), "--output", str(output))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 3
+    done = run_python("-m", "tfx_estimator", *words, timeout=120, code=3)
     assert f"1 could not be read, first {folder}/broken.png" in done.stderr
     rows = list(csv.DictReader(output.read_text().splitlines()))
     hits = sum(int(row["class"]) == label for row, label in zip(rows, served["labels"].tolist(), strict=True))

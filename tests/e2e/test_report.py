@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 import yaml
 
 from tests.browser import Browser, open_browser
+from tests.root import ROOT, run_python
 from tests.stack import HERE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -135,8 +134,8 @@ def test_the_report_of_a_run_shows_its_results(digits_run, served_digits, browse
 @pytest.mark.long
 def test_the_report_of_several_runs_overlays_their_curves(digits_run, browser, tmp_path):
     page = tmp_path / "both.html"
-    command = [sys.executable, "-m", "tfx_estimator", "report", str(digits_run.logs), str(digits_run.logs)]
-    done = subprocess.run([*command, "--output", str(page)], capture_output=True, text=True, timeout=120, check=False)
+    logs = str(digits_run.logs)
+    done = run_python("-m", "tfx_estimator", "report", logs, logs, "--output", str(page), cwd=ROOT)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"wrote {page}\n")
     check_page(browser, page)
     first, second = (f"{digits_run.logs.name} ({number})" for number in (1, 2))

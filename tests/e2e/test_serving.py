@@ -44,7 +44,7 @@ def files(served_digits, tmp_path_factory) -> list[str]:
 
 @pytest.mark.parametrize("client", ["rest.py", "ask.py"])
 def test_the_pages_clients_get_the_predictions_of_the_model(server, files, served_digits, client, monkeypatch, capsys):
-    port = server.rest_port if client == "rest.py" else server.grpc_port
+    port = server.port if client == "rest.py" else server.grpc_port
     monkeypatch.setattr(sys, "argv", [client, f"localhost:{port}", *files])
     exec(compile(PAGE.files[client], client, "exec"), {"__name__": "__main__"})
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -80,7 +80,7 @@ def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_
     assert message in error.value.details()
     instances = [{"b64": base64.b64encode(each).decode()} for each in (encoded[0], wrong)]
     body = {"signature_name": "encoded", "instances": instances}
-    url = f"http://localhost:{server.rest_port}/v1/models/digits/versions/{server.version}:predict"
+    url = f"http://localhost:{server.port}/v1/models/digits/versions/{server.version}:predict"
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(url, json.dumps(body).encode())
     assert message in json.load(refused.value)["error"]

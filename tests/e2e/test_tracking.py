@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Finished
+from tests.root import run_python
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.report.training import read_training
@@ -64,9 +65,7 @@ def read(environment: dict[str, str]) -> Callable[..., Any]:
     """Returns the records at each address."""
 
     def run(*uris: str) -> Any:
-        words = [sys.executable, "-c", READ, FOLDER, *uris]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment, check=False)
-        assert done.returncode == 0, done.stderr
+        done = run_python("-c", READ, FOLDER, *uris, code=0, **environment)
         return json.loads(done.stdout.splitlines()[-1])
 
     return run

@@ -72,6 +72,23 @@ class Trained:
         """Returns a metric of the model_run artifact."""
         return self.run.get_float_custom_property(name)
 
+    def assert_losses_of(self, other: Trained, steps: int, atol: float = 0.0, rtol: float = 0.0) -> None:
+        """Compares every step's loss."""
+        assert self.steps == other.steps == list(range(1, steps + 1))
+        losses = [[each.loss(step) for step in each.steps] for each in (other, self)]
+        np.testing.assert_allclose(losses[1], losses[0], rtol=rtol, atol=atol)
+
+    def assert_bits_of(self, other: Trained) -> None:
+        """Compares all variables but the number of checkpoints."""
+        assert sorted(self.weights) == sorted(other.weights)
+        for name in other.weights.keys() - {"save_counter"}:
+            np.testing.assert_array_equal(self.weights[name], other.weights[name], err_msg=name)
+
+    def assert_killed_once(self, marker: Path, steps: int) -> None:
+        """Checks that the training was restarted, and went to its end."""
+        assert marker.exists()
+        assert (self.metric("restarts"), self.metric("last_step")) == (1, steps)
+
 
 class Trainings:
     """Runs trainings, two at a time."""
@@ -164,10 +181,25 @@ def by_layer(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def assert_alike(whole: Trained, parts: Trained, steps: int, atol: float) -> None:
     """Compares every step's loss, and the weights of each layer."""
-    assert whole.steps == parts.steps == list(range(1, steps + 1))
-    losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=atol)
+    parts.assert_losses_of(whole, steps, atol)
     assert largest_difference(by_layer(whole.weights), by_layer(parts.weights)) <= atol
+
+
+def trainer_of(network: str, train: dict[str, Any], **params: Any) -> dict[str, Any]:
+    """Returns the declared trainer of a network in float64: see `own_networks`."""
+    return {
+        "data": "mnist exact",
+        "model": "own_networks:in_float64",
+        "params": {"network": network, **params},
+        "global_batch_size": 32,
+        "intra_op_threads": 1,
+        "distribution": {"train": train, "max_restarts": 0},
+    }
+
+
+def regularised(train: dict[str, Any]) -> dict[str, Any]:
+    """Returns that of a network with both layers that depend on all replicas."""
+    return trainer_of("regularised", train, norm="synchronized", dropout="stateless")
 
 
 def killed_once(declared: dict[str, Any], kill_at: int, marker: Path, interval: int = 20) -> dict[str, Any]:
@@ -211,6 +243,20 @@ def train_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
 
     yield train
     forks.close()
+
+
+@pytest.fixture(scope="module")
+def apart(train_apart: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Returns the folder of what a module trains; each group of arguments is trained once."""
+    folder, done = tmp_path_factory.mktemp("apart"), set()
+
+    def get(module: str, *arguments: str) -> Path:
+        if arguments not in done:
+            train_apart(module, folder, *arguments)
+            done.add(arguments)
+        return folder
+
+    return get
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,9 @@ FLOAT32 = 1e-6
 
 
 @pytest.fixture(scope="module")
-def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
+def weights(apart) -> Callable[[str], np.ndarray]:
     """Returns a training's weights; all trainings of a case run in one process."""
-    folder = tmp_path_factory.mktemp("accumulation")
-
-    def read(name: str) -> np.ndarray:
-        case = name.partition(".")[0]
-        if not (folder / f"{case}.npz").exists():
-            train_apart("train_accumulation", folder, case)
-        return flat_weights(folder / f"{name}.npz")
-
-    return read
+    return lambda name: flat_weights(apart("train_accumulation", name.partition(".")[0]) / f"{name}.npz")
 
 
 @pytest.mark.parametrize(
@@ -88,9 +81,7 @@ def test_a_killed_worker_changes_no_later_step(trainings, tmp_path, path):
     declared = in_parts(path, MULTI_WORKER, parts=3)
     kill_at, marker = 27 if path == "estimator" else 27 * 3, tmp_path / "marker"
     before, after = trainings.run(declared, killed_once(declared, kill_at, marker))
-    assert marker.exists()
-    assert after.metric("restarts") == 1
-    assert after.metric("last_step") == STEPS
+    after.assert_killed_once(marker, STEPS)
     assert largest_difference(by_layer(before.weights), by_layer(after.weights)) <= FLOAT32
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE
@@ -36,9 +35,7 @@ def test_two_runs_end_with_equal_bits(trainings, train, data, model):
     assert first.model != second.model
     assert first.losses == second.losses
     assert first.losses
-    assert sorted(first.weights) == sorted(second.weights)
-    for name, value in first.weights.items():
-        np.testing.assert_array_equal(value, second.weights[name], err_msg=name)
+    first.assert_bits_of(second)
 
 
 @pytest.mark.parametrize("model", [{"model": "own_model_fns:by_keras"}, {"module_file": TRAINER_FN}])

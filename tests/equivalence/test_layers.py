@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, regularised
 from tests.equivalence.train_layers import CASES, STEPS
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.long, pytest.mark.timeout(300)]
@@ -17,13 +17,11 @@ KERAS_AVERAGES = 1e-7
 
 
 @pytest.fixture(scope="module")
-def outcome(train_apart, tmp_path_factory: pytest.TempPathFactory):
+def outcome(apart):
     """Returns losses and weights of a case under a strategy; one process trains all."""
-    folder = tmp_path_factory.mktemp("layers")
-    train_apart("train_layers", folder)
 
     def read(case: str, strategy: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        values = dict(np.load(folder / f"{case}.{strategy}.npz"))
+        values = dict(np.load(apart("train_layers") / f"{case}.{strategy}.npz"))
         losses = values.pop("losses")
         assert len(losses) == STEPS
         return losses, values
@@ -55,23 +53,9 @@ def test_synchronized_normalisation_equals_keras_on_one_device(outcome):
 
 
 def test_two_workers_train_like_one_device(trainings):
-    params = {"network": "regularised", "norm": "synchronized", "dropout": "stateless"}
-    one, two = trainings.run(
-        *(
-            {
-                "data": "mnist exact",
-                "model": "own_networks:in_float64",
-                "params": params,
-                "global_batch_size": 32,
-                "intra_op_threads": 1,
-                "distribution": {"train": train, "max_restarts": 0},
-            }
-            for train in (ONE_DEVICE, MULTI_WORKER)
-        )
-    )
-    assert one.steps == two.steps
+    one, two = trainings.run(regularised(ONE_DEVICE), regularised(MULTI_WORKER))
     assert one.loss(one.steps[-1]) < one.loss(one.steps[0]) - 0.5
-    np.testing.assert_allclose([two.loss(s) for s in two.steps], [one.loss(s) for s in one.steps], rtol=0, atol=LOSS)
+    two.assert_losses_of(one, 60, LOSS)
     assert largest_difference(one.weights, two.weights) <= WEIGHTS
     # The exporter normalises by the moving averages.
     assert two.metric("eval_average_loss") == pytest.approx(one.metric("eval_average_loss"), abs=LOSS)

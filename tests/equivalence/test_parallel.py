@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,16 +35,9 @@ STATE = re.compile(r"(?:^|[/ ])(\w+)/(?:kernel|bias)(?:/Adam_[mv]|(?:/[mv])?:0)?
 
 
 @pytest.fixture(scope="module")
-def trained(train_apart, tmp_path_factory: pytest.TempPathFactory):
+def trained(apart) -> Callable[[str], Path]:
     """Returns the results' folder of a case on a path; one process trains the cases that always run."""
-    folder = tmp_path_factory.mktemp("parallel")
-
-    def find(name: str) -> Path:
-        if not (folder / f"{name}.npz").exists():
-            train_apart("train_parallel", folder, *(ALWAYS if name in ALWAYS else [name]))
-        return folder
-
-    return find
+    return lambda name: apart("train_parallel", *(ALWAYS if name in ALWAYS else [name]))
 
 
 EACH = [

@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from tests.artifacts import example
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, read_losses
-from tests.equivalence.test_strategies import AUGMENT, CENTRAL, STEPS, as_shipped, in_float64
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, read_losses, regularised
+from tests.equivalence.test_resume import lengthened
+from tests.equivalence.test_strategies import CENTRAL, STEPS, as_shipped, in_float64
 from tests.equivalence.test_strategies import MIRRORED as TWO_DEVICES
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
@@ -28,25 +29,11 @@ OPTIMIZERS = ("Adafactor", "Adam", "AdamW", "Momentum", "RMSprop", "SGD")
 MIRRORED = "mirrored, reduction_to_one_device"
 
 
-def regularised(train: dict[str, Any]) -> dict[str, Any]:
-    """Returns the declared trainer of a float64 network with both layers that depend on all replicas."""
-    return {
-        "data": "mnist exact",
-        "model": "own_networks:in_float64",
-        "params": {"network": "regularised", "norm": "synchronized", "dropout": "stateless"},
-        "global_batch_size": 32,
-        "intra_op_threads": 1,
-        "distribution": {"train": train, "max_restarts": 0},
-    }
-
-
 def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float) -> None:
     """Compares every step's loss, and every variable of an Estimator's checkpoint except the optimizer's."""
-    assert estimator.steps == keras.steps == list(range(1, STEPS + 1))
-    losses = [[each.loss(step) for step in each.steps] for each in (estimator, keras)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=loss)
+    keras.assert_losses_of(estimator, STEPS, loss)
     # Otherwise untrained weights would be equal as well.
-    assert len(set(losses[0])) > STEPS // 2
+    assert len({loss for _, loss in estimator.losses}) > STEPS // 2
     rates = [dict(read_losses(each.run.uri, ("learning_rate",))) for each in (estimator, keras)]
     assert rates[1] == pytest.approx(rates[0], rel=0, abs=1e-8)
     assert sorted(rates[0]) == estimator.steps
@@ -127,33 +114,16 @@ def test_arguments_of_a_network_with_the_names_of_options_do_not_change_the_opti
 @pytest.mark.parametrize("path", ["fit", "loop"])
 def test_a_resumed_training_with_single_steps_has_the_bits_of_one_with_large_executions(trainings, tmp_path, path):
     declared = {
-        "data": "mnist exact",
         "model": "own_networks:regularised",
         "params": {"dropout": "stateless", "norm": "synchronized"},
-        "deterministic": True,
-        "augment": AUGMENT,
-        "global_batch_size": 32,
-        "optimizer": {"schedule": "constant"},
-        # Derived from train_steps.
-        "save_checkpoints_steps": None,
         "log_every_steps": 15,
         **PATHS[path],
     }
-    by_steps = {**declared, "steps_per_execution": 1, "log_every_steps": 1}
-    half = trainings.train(tmp_path, {**by_steps, "train_steps": STEPS // 2})
-    longer = trainings.train(tmp_path, {**by_steps, "train_steps": STEPS})
-    (whole,) = trainings.run({**declared, "train_steps": STEPS})
-    assert [longer.metric(name) for name in ("first_step", "last_step")] == [STEPS // 2, STEPS]
-    assert whole.metric("first_step") == 0
+    half, longer, whole = lengthened(trainings, tmp_path, declared, steps_per_execution=1, log_every_steps=1)
     assert half.steps == list(range(1, STEPS // 2 + 1))
     assert longer.steps == list(range(1, STEPS + 1))
     assert whole.steps == [15, 30, 45, 60]
     assert [longer.loss(step) for step in whole.steps] == [whole.loss(step) for step in whole.steps]
-    assert sorted(longer.weights) == sorted(whole.weights)
-    for name, value in whole.weights.items():
-        # The number of checkpoints.
-        if name != "save_counter":
-            np.testing.assert_array_equal(value, longer.weights[name], err_msg=name)
 
 
 @pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])

@@ -7,7 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, flat_weights, largest_difference, read_losses
+from tests.equivalence.conftest import (
+    MULTI_WORKER,
+    ONE_DEVICE,
+    Trained,
+    flat_weights,
+    largest_difference,
+    read_losses,
+    trainer_of,
+)
 from tests.equivalence.test_paths import without_scope
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.train_recipes import BATCH, CONSTRAINED, LEFT_OUT, OTHERS, PATHS, RECIPES, SHAPE, STEPS, data
@@ -21,17 +29,12 @@ LONG = ("nadam", "adafactor")
 
 
 @pytest.fixture(scope="module")
-def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
+def weights(apart):
     """Returns a training's weights; one process trains all of LONG, another the rest."""
-    folder = tmp_path_factory.mktemp("recipes")
-    done: set[tuple[str, ...]] = set()
 
     def read(name: str) -> np.ndarray:
         names = LONG if name.partition(".")[0] in LONG else ("momentum", OTHERS)
-        if names not in done:
-            train_apart("train_recipes", folder, *names)
-            done.add(names)
-        return flat_weights(folder / f"{name}.npz")
+        return flat_weights(apart("train_recipes", *names) / f"{name}.npz")
 
     return read
 
@@ -150,16 +153,7 @@ LOSS_OPTIONS = {"label_smoothing", "class_weights"}
 
 def declared(recipe: dict, path: str, train: dict = ONE_DEVICE) -> dict:
     """Returns the declared trainer of a recipe, on one of the three paths."""
-    return {
-        "path": path,
-        "data": "mnist exact",
-        "model": "own_networks:in_float64",
-        "params": {"network": "regularised"},
-        "global_batch_size": 32,
-        "intra_op_threads": 1,
-        "distribution": {"train": train, "max_restarts": 0},
-        **recipe,
-    }
+    return {**trainer_of("regularised", train), "path": path, **recipe}
 
 
 def _trained(trained: Trained, path: str) -> dict[str, np.ndarray]:
@@ -182,10 +176,8 @@ def test_a_recipe_trains_the_same_on_each_path(trainings, recipe, path, train):
     first, other = trainings.run(*(declared(DECLARED[recipe], each, train) for each in ("estimator", path)))
     one, two = _trained(first, "estimator"), _trained(other, path)
     assert largest_difference(one, two) <= WEIGHTS
-    assert first.steps == other.steps == list(range(1, 61))
     # TensorBoard has them in float32.
-    losses = [[each.loss(step) for step in each.steps] for each in (first, other)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6, atol=0)
+    other.assert_losses_of(first, 60, rtol=1e-6)
     rates = [dict(read_losses(each.run.uri, ("learning_rate",))) for each in (first, other)]
     # In float32, relative to its highest value.
     assert rates[1] == pytest.approx(rates[0], rel=0, abs=3e-7 * max(rates[0].values()))

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.equivalence.conftest import EVAL, MULTI_WORKER, ONE_DEVICE, Trained, largest_difference, read_weights
+from tests.equivalence.conftest import (
+    EVAL,
+    MULTI_WORKER,
+    ONE_DEVICE,
+    Trained,
+    largest_difference,
+    read_weights,
+    trainer_of,
+)
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
@@ -42,10 +50,8 @@ def in_float64(network: str, strategy: str) -> dict:
     """Returns the declared trainer of a network in float64: see `own_networks`."""
     train, evaluate = STRATEGIES[strategy]
     return {
-        "model": "own_networks:in_float64",
-        "params": {"network": network},
+        **trainer_of(network, train),
         "train_steps": STEPS,
-        "intra_op_threads": 1,
         "optimizer": {"learning_rate": 0.02},
         "distribution": {"train": train, "eval": evaluate, "max_restarts": 0},
         **NETWORKS[network],
@@ -81,9 +87,7 @@ def trained(trainings):
 
 def assert_equal(one: Trained, other: Trained, loss: float, weights: float) -> None:
     """Compares every step's loss, and every variable."""
-    assert one.steps == other.steps
-    assert len(one.steps) == STEPS
-    np.testing.assert_allclose([other.loss(s) for s in other.steps], [one.loss(s) for s in one.steps], 0, loss)
+    other.assert_losses_of(one, STEPS, loss)
     assert one.weights["global_step"] == other.weights["global_step"] == STEPS
     assert largest_difference(one.weights, other.weights) <= weights
     # Untrained weights would be equal as well.
@@ -138,8 +142,5 @@ def augmented(kind: str) -> dict:
 @pytest.mark.parametrize("kind", list(AUGMENTED)[1:])
 def test_augmented_images_are_the_same_under_every_path_and_strategy(trainings, kind):
     first, other = trainings.run(augmented("estimator on two devices"), augmented(kind))
-    assert first.steps == other.steps
-    assert len(first.steps) == 20
-    losses = [first.loss(step) for step in first.steps]
-    np.testing.assert_allclose([other.loss(step) for step in first.steps], losses, rtol=0, atol=AS_SHIPPED)
+    other.assert_losses_of(first, 20, AS_SHIPPED)
     assert other.metric("eval_average_loss") == pytest.approx(first.metric("eval_average_loss"), abs=AS_SHIPPED)

@@ -19,6 +19,7 @@ from tfx.types import artifact_utils
 
 from tests.faults.conftest import INTERVAL, SERVED, STEPS
 from tests.faults.injector import STARTING, TRAINING, Fault, latest_step
+from tests.folders import small_file_system
 from tests.root import ROOT, start_python
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import plan
@@ -202,22 +203,14 @@ def test_a_full_disk_is_named_first(faulty, tmp_path, path, whole):
         files.callback(done.set)
         process.resume()
 
-    small.mkdir()
-    size = "size=90m" if whole else "size=9m"
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(small)], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    files = contextlib.ExitStack()
-    try:
+    with small_file_system(small, "90m" if whole else "9m"):
         faulty.training.root = small / "Trainer"
         faults = [Fault("chief-0", TRAINING, fill)] if whole else []
-        with files, pytest.raises(errors.TaskFailedError) as caught:
+        with contextlib.ExitStack() as files, pytest.raises(errors.TaskFailedError) as caught:
             faulty.run("disk full", faulty.settings(ALONE, path), *faults)
         assert caught.value.what.startswith(f"No space left on device: the disk of {small}/Trainer/training/")
         assert ("could not write why" in caught.value.what) is whole
         assert "make room there" in caught.value.todo
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 @pytest.mark.parametrize(

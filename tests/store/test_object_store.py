@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -115,15 +114,9 @@ def test_killed_in_training_and_resumed(tmp_path, binary, state):
     with serving(tmp_path, binary) as store:
         # Frequent checkpoints and enough steps for a kill between two checkpoints.
         longer = ("--set", "trainer.train_steps=1500", "--set", "trainer.save_checkpoints_steps=100", "--no-report")
-        with (tmp_path / "run.log").open("w") as log:
-            run = store.popen(*RUN, *longer, stdout=log, stderr=log)
-            _kill_after(store, run, tmp_path / "run.log")
+        _kill_between_checkpoints(store, tmp_path / "run.log", *RUN, *longer)
         store.run(*RUN, *longer)
-        resumed = summary(state)
-        assert {each["node"]: each["state"] for each in resumed["components"]}["TfdsExampleGen"] == "cached"
-        assert resumed["training"]["first_step"] >= 200
-        assert resumed["training"]["last_step"] == 1500
-        assert resumed["blessed"]
+        assert _resumed(state)["blessed"]
         assert len(pushed(store)) == 1
 
 
@@ -146,21 +139,27 @@ def test_the_only_pod_of_a_tfjob_is_killed_and_its_successor_resumes(tmp_path, b
         # The environment from the operator, which sets no TF_CONFIG for a single pod, and from the manifest.
         command = ("env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-m")
         command = (*command, "tfx_estimator", *here)
-        with (tmp_path / "run.log").open("w") as log:
-            run = store.popen(*command, stdout=log, stderr=log)
-            _kill_after(store, run, tmp_path / "run.log")
+        _kill_between_checkpoints(store, tmp_path / "run.log", *command)
         # On another node, without the first one's local files.
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
         store.run(*command)
-        resumed = summary(tmp_path / "elsewhere" / state.relative_to(tmp_path / "state"))
-        assert {each["node"]: each["state"] for each in resumed["components"]}["TfdsExampleGen"] == "cached"
-        assert resumed["training"]["first_step"] >= 200
-        assert resumed["training"]["last_step"] == 1500
+        _resumed(tmp_path / "elsewhere" / state.relative_to(tmp_path / "state"))
         assert [name for name in store.names("runs/digits/serving/") if name.endswith("/saved_model.pb")]
 
 
-def _kill_after(store: Store, run: subprocess.Popen, log: Path) -> None:
-    """Kills a run and all its processes between two checkpoints."""
+def _resumed(state: Path) -> dict[str, Any]:
+    """Returns the summary of a run that has resumed the training."""
+    found = summary(state)
+    assert {each["node"]: each["state"] for each in found["components"]}["TfdsExampleGen"] == "cached"
+    assert found["training"]["first_step"] >= 200
+    assert found["training"]["last_step"] == 1500
+    return found
+
+
+def _kill_between_checkpoints(store: Store, log: Path, *command: str) -> None:
+    """Starts a run, and kills it and all its processes."""
+    with log.open("w") as file:
+        run = store.popen(*command, stdout=file, stderr=file)
     try:
 
         def is_between() -> bool:

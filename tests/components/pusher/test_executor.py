@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from tfx.types import Channel, standard_artifacts
 from tfx.utils import io_utils
 
 from tests.components.pusher.executions import Executor, execute
-from tests.folders import write_files
+from tests.folders import small_file_system, write_files
 from tests.refusals import refused
 from tfx_estimator import Pusher
 from tfx_estimator.pipeline.base import errors
@@ -94,12 +93,7 @@ def test_a_missing_model_is_a_stated_error(tmp_path):
 
 def test_a_full_file_system_keeps_the_existing_versions(model, tmp_path):
     small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]
-    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    try:
+    with small_file_system(small, "300k"):
         execute(model, small / "serving", tmp_path / "1")
         (version,) = os.listdir(small / "serving")
         (model / "Format-Serving" / "saved_model.pb").write_text("another")
@@ -107,8 +101,6 @@ def test_a_full_file_system_keeps_the_existing_versions(model, tmp_path):
         with refused(errors.PipelineError, "No space left on device", **full):
             execute(model, small / "serving", tmp_path / "2")
         assert os.listdir(small / "serving") == [version]
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 def test_the_component_is_tfxs_with_another_executor():

@@ -17,7 +17,7 @@ from typing import Any, Optional
 import pytest
 
 from tests.components.trainer.conftest import at_once
-from tests.store.bucket import BUCKET, Bucket, serving_bucket
+from tests.store.bucket import BUCKET, Bucket
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer import training_claim
 from tfx_estimator.components.trainer.training_claim import _Claim, claimed, process
@@ -30,7 +30,7 @@ FOLDER, CLAIM = f"gs://{BUCKET}/training/abc-600", "training/abc-600.claim"
 
 @pytest.fixture
 def bucket(monkeypatch) -> Iterator[Bucket]:
-    with serving_bucket() as bucket:
+    with Bucket() as bucket:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.address)
         yield bucket
 

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
-import threading
 import time
 
 import pytest
 
 from tests.data.sizes import opened, split_sizes
+from tests.http_service import Service
 from tests.refusals import refused
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
+class _Web(Service):
+    def respond(self, request):
+        request.answer(200, b"\x07", "application/octet-stream")
 
 
 @pytest.fixture
-def server(tmp_path):
-    """A web server with one file: its address and the file's path."""
-    folder = tmp_path / "web"
-    folder.mkdir()
-    (folder / "shade.bin").write_bytes(b"\x07")
-    handler = functools.partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{httpd.server_port}/shade.bin"
-        httpd.shutdown()
-        thread.join()
+def server():
+    """The address of a file on a web server."""
+    with _Web() as web:
+        yield f"{web.address}/shade.bin"
 
 
 def _fetching(make_builder, url, content):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 from tests.artifacts import artifact, example, write_records
 from tests.components.trainer.conftest import Training
 from tests.equivalence.conftest import read_losses, read_weights
+from tests.root import run_python
 from tfx_estimator.components.trainer.settings import Settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -71,9 +70,7 @@ def plain(examples: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
         root = tmp_path_factory.mktemp("plain")
         named = [f"{name}:{EQUAL[name]}" for name in names]
         program = [str(HERE / "plain_digits.py"), examples.uri, str(root), str(STEPS), *named]
-        command = [sys.executable, "-m", "tfx_estimator.estimator", *program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=root, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
+        run_python("-m", "tfx_estimator.estimator", *program, cwd=root, code=0)
         return {name: (dict(read_losses(f"{root}/{name}")), read_weights(f"{root}/{name}")) for name in names}
 
     return train

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ import tensorflow as tf
 from sklearn.metrics import roc_auc_score
 from tfx.experimental.templates import taxi
 
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tests.stack import HERE as STACK
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
@@ -46,14 +44,8 @@ def make_template(folder: Path) -> None:
 def run(tmp_path):
     """Runs Python in the template's folder."""
     make_template(tmp_path)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])}
-
-    def run(*words):
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr[-4000:]
-        return done.stdout
-
-    return run
+    path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+    return lambda *words: run_python(*words, cwd=tmp_path, code=0, PYTHONPATH=path).stdout
 
 
 def models(folder: Path) -> list[Path]:

@@ -171,8 +171,7 @@ def test_code_is_converted_where_tensorflow_is_installed_alone(tmp_path: Path) -
     (site / "sitecustomize.py").write_text(SITE)
     folder = folder_of(tmp_path)
     places = os.pathsep.join(map(str, (site, ROOT / "src", folder)))
-    done = run_python("-c", PROGRAM % (OF_PIPELINES,), cwd=folder, PYTHONPATH=places)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_python("-c", PROGRAM % (OF_PIPELINES,), cwd=folder, PYTHONPATH=places, code=0)
     proof, holds, codes, left, untouched, imported = json.loads(done.stdout.splitlines()[-1])
     assert (holds, untouched, imported) == (True, True, [])
     assert proof["examples"] == 64
@@ -202,8 +201,7 @@ def test_the_training_of_the_chicago_taxi_example_leaves_by_one_command(tmp_path
     files = ["--train-files", f"{examples}/Split-train/*", "--eval-files", f"{examples}/Split-eval/*"]
     more = ["--schema", f"{data}/schema_gen/schema.pbtxt", "--transform", f"{data}/transform/transform_graph"]
     source = ["convert", f"{data}/trainer/previous/Format-Serving", "--estimator", f"{module}:trainer_fn"]
-    done = run_python("-m", "tfx_estimator", *source, *files, *more, "--output", f"{tmp_path}/converted", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_python("-m", "tfx_estimator", *source, *files, *more, "--output", f"{tmp_path}/converted", cwd=tmp_path, code=0)
     proof = json.loads((tmp_path / "converted" / "proof.json").read_text())
     assert (proof["holds"], proof["classes"], proof["tensors"]["weight"]) == (True, 0, 20)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+
+from tests.root import run_python
 
 # Imports nothing but what was staged and the packages that it requires: the checkout is on the path of this environment
 # by a .pth file, which `-S` leaves out.
@@ -39,30 +38,14 @@ def install(sdist: Path, folder: Path, experiments: Iterable[str]) -> Path:
     then what the package requires. Source: https://github.com/apache/beam/pull/37331, and `pipInstallPackage` in
     https://github.com/apache/beam/blob/master/sdks/python/container/piputil.go.
     """
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
+    command = ["-m", "pip", "install", "-q", "--no-cache-dir", "--disable-pip-version-check", "--target", str(folder)]
     command += ["--no-build-isolation"] if "pip_no_build_isolation" in experiments else []
-    environment = {**_without_paths(), "PIP_NO_INDEX": "1"}
     for more in (["--upgrade", "--force-reinstall", "--no-deps"], ["--upgrade"]):
-        done = subprocess.run(
-            [*command, *more, "--target", str(folder), str(sdist)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=environment,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        run_python(*command, *more, str(sdist), code=0, PYTHONPATH="", PIP_NO_INDEX="1")
     return folder
 
 
 def unpickle_there(staged: Path, *files: Path) -> list[int]:
-    command = [sys.executable, "-S", "-c", THERE, str(staged), sysconfig.get_path("purelib"), *map(str, files)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=200, cwd=staged.parent, env=_without_paths(), check=False
-    )
-    assert done.returncode == 0, done.stderr
+    words = ("-S", "-c", THERE, str(staged), sysconfig.get_path("purelib"), *map(str, files))
+    done = run_python(*words, cwd=staged.parent, code=0, PYTHONPATH="")
     return [int(line) for line in done.stdout.split()]
-
-
-def _without_paths() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import yaml
@@ -13,6 +10,7 @@ from PIL import Image
 from tests.data.sizes import opened
 from tests.data.sources.conftest import write_idx
 from tests.folders import write_files
+from tests.root import run_python
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 
 
@@ -167,4 +165,4 @@ def test_images_and_tables_are_shown_without_tensorflow(pets, tmp_path):
     code = f"import sys; from tfx_estimator.__main__ import main; main(['data', {str(pets)!r}]); "
     code += f"main(['data', {str(features)!r}]); "
     code += "sys.exit(bool({'tensorflow', 'tensorflow_datasets', 'tfx'} & set(sys.modules)))"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    run_python("-c", code, code=0)

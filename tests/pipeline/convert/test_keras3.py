@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ import tensorflow as tf
 
 from tests.model_fn.bridge.keras3 import USER, Keras3
 from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
+from tests.root import run_python
 from tests.stack import needs_keras_3
 from tfx_estimator.components.trainer.task.user_code import find_function
 from tfx_estimator.model_fn.bridge import fresh, placing, session, steps, tensors
@@ -141,9 +140,9 @@ def test_a_module_that_shadows_an_installed_one_is_copied_with_its_imports(
     loader.install([str(user)])
     converted(half(model="tabnanny:network", optimizer=OPTIMIZERS["sgd"]), output)
     assert "from tabnanny import Doubled\n" in (output / "training.py").read_text()
-    environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": ""}
-    alone = [sys.executable, "-c", "import training; print(training.load()[0].layers[1].__module__)"]
-    assert subprocess.check_output(alone, cwd=output, env=environment, text=True) == "tabnanny\n"
+    code = "import training; print(training.load()[0].layers[1].__module__)"
+    alone = run_python("-c", code, cwd=output, code=0, **{stacks.KERAS: "0", "PYTHONPATH": ""})
+    assert alone.stdout == "tabnanny\n"
 
 
 @needs_keras_3

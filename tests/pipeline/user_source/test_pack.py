@@ -21,8 +21,7 @@ def test_imported_modules_are_packed_and_install(tmp_path):
     (tmp_path / packed.name).write_bytes(packed.data)
     target = tmp_path / "installed"
     install = ("-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(target))
-    done = run_python(*install, str(tmp_path / packed.name))
-    assert done.returncode == 0, done.stderr
+    run_python(*install, str(tmp_path / packed.name), code=0)
     assert (target / "parts.py").read_text() == "VALUE = 3\n"
     assert not (target / "other.py").exists()
 

@@ -7,8 +7,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.feature_column import feature_column_v2
 
+from tests.root import run_python
 from tests.stack import needs_estimator_template, needs_keras_3
 from tfx_estimator.model_fn.bridge import session
 from tfx_estimator.model_fn.bridge.canned import optimizers, reading, writing
@@ -360,14 +359,11 @@ assert all(np.array_equal(each, theirs[place]) for place, each in network.places
 assert [int(each.iterations) for each in other.by_part.values()] == [int(model.optimizer.iterations)] * 2
 assert not [name for name in sys.modules if name.startswith("tfx")]
 """
-    environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    alone = {"PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     if stacks.has_keras_3():
-        environment["TF_USE_LEGACY_KERAS"] = "0" if is_keras_3 else "1"
-    command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", script]
-    done = subprocess.run(
-        [*command, str(output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+        alone[stacks.KERAS] = "0" if is_keras_3 else "1"
+    words = ("-P" if sys.version_info >= (3, 11) else "-s", "-c", script, str(output), str(tmp_path / "given.npz"))
+    done = run_python(*words, code=0, **alone)
     printed = [list(map(float, line.split())) for line in done.stdout.splitlines()[-3:]]
     saved, (moved,), (first, last, accuracy) = printed
     assert saved[0] <= 1e-6

@@ -207,8 +207,7 @@ def test_the_model_returns_what_is_predicted(tmp_path: Path) -> None:
     code = "import tfx_estimator, json, network, numpy as np; model = network.network(); network.restore(model); "
     code += "print(json.dumps(model.predict(dict(np.load('given.npz')), verbose=0).tolist()))"
     np.savez(tmp_path / "converted" / "given.npz", **{name: FEATURES[name] for name in ("sizes", "width", "weight")})
-    done = run_python("-c", code, cwd=tmp_path / "converted")
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", code, cwd=tmp_path / "converted", code=0)
     np.testing.assert_allclose(json.loads(done.stdout.splitlines()[-1]), expected, rtol=1e-5)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import http.server
+import http
 import json
 import re
-import threading
 import urllib.parse
 from typing import Any, Optional
+
+from tests.http_service import Request, Service
 
 TOKEN = "a-token-of-the-tests"
 _PATH = re.compile(r"(?P<prefix>.*)/apis/v2beta1/(?P<kind>runs|experiments)(?:/(?P<id>[^/:]+)(?P<verb>:terminate)?)?")
 
 
-class KubeflowService:
+class KubeflowService(Service):
     """Keeps runs as Kubeflow Pipelines does; the test sets their states.
 
     Args:
@@ -36,40 +37,14 @@ class KubeflowService:
         self.experiments: dict[str, dict[str, Any]] = {}
         self.terminated: list[str] = []
 
-    def __enter__(self) -> KubeflowService:
-        service = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self._answer(*service.answer("GET", self.path, self.headers, None))
-
-            def do_POST(self) -> None:
-                text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                self._answer(*service.answer("POST", self.path, self.headers, json.loads(text or b"null")))
-
-            def _answer(self, code: int, body: Any) -> None:
-                page = isinstance(body, str)
-                data = body.encode() if page else json.dumps(body).encode()
-                self.send_response(code)
-                if code == http.HTTPStatus.FOUND:
-                    self.send_header("Location", f"{service.address}/dex/auth?state=1")
-                self.send_header("Content-Type", "text/html; charset=utf-8" if page else "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("localhost", 0), Handler)
-        self._server.daemon_threads = True
-        self.address = f"http://localhost:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def respond(self, request: Request) -> None:
+        body = json.loads(request.body() or b"null")
+        code, answer = self.answer(request.command, request.path, request.headers, body)
+        login = {"Location": f"{self.address}/dex/auth?state=1"} if code == http.HTTPStatus.FOUND else {}
+        if isinstance(answer, str):
+            request.answer(code, answer.encode(), "text/html; charset=utf-8", **login)
+        else:
+            request.answer(code, answer)
 
     def answer(self, method: str, address: str, headers: Any, body: Any) -> tuple[int, Any]:
         """Returns the HTTP status and the body."""

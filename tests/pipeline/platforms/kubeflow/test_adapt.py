@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRu
 from tfx.tools.cli.handler.kubeflow_v2_dag_runner_patcher import KubeflowV2DagRunnerPatcher
 
 from tests.pipeline.platforms.kubeflow.of_ones_own import Comparing, make_pipeline, resolver
+from tests.root import run_python
 from tfx_estimator import DeclarationError, KubeflowV2Runner
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.platforms.kubeflow import step
@@ -139,9 +139,7 @@ def test_kfp_reads_it_nests_it_and_compiles_it_again(tmp_path, cli, python):
     (tmp_path / "parser.py").write_text(PARSER)
     (tmp_path / "own.json").write_text(json.dumps(compiled(schema_2_1=False)))
     cli("adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "own.yaml"))
-    command = [python, "parser.py", "own.yaml", "nested.yaml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_python("parser.py", "own.yaml", "nested.yaml", python=python, cwd=tmp_path, code=0)
     labels, nested = done.stdout.splitlines()
     assert "CsvExampleGen_executor" in labels
     assert len(nested.split()) == len(labels.split()) == 7

@@ -22,7 +22,7 @@ from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServ
 from tests.pipeline.platforms.training_jobs.kubelet import PODS, Controller, Pod, end, seconds_of
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 
-_JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
+TF_JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _PREFIX = "training.kubeflow.org/"
 
@@ -58,7 +58,7 @@ class Operator(Controller):
     def __init__(
         self, server: ApiServer, folder: Path, argv: Optional[Callable[[str, int, int], list[str]]] = None
     ) -> None:
-        super().__init__(server, folder, "tensorflow", _JOBS)
+        super().__init__(server, folder, "tensorflow", TF_JOBS)
         self._argv = argv
         self.pending = False
         # Types of pods that fit on no node.
@@ -73,7 +73,7 @@ class Operator(Controller):
             # As the garbage collector does after a foreground deletion: they own nothing.
             if "deletionTimestamp" in each["metadata"]:
                 self._server.collect(f"{_CONFIG_MAPS}/{each['metadata']['name']}")
-        for name, job in self._living(_JOBS).items():
+        for name, job in self._living(TF_JOBS).items():
             if name not in self._known:
                 specs = job["spec"]["tfReplicaSpecs"]
                 ports = {kind.lower(): free_ports(spec["replicas"]) for kind, spec in specs.items()}
@@ -167,4 +167,4 @@ class Operator(Controller):
 
     def _say(self, name: str, state: str, what: str) -> None:
         condition = {"type": state, "status": "True", "reason": f"TFJob{state}", "message": what}
-        self._server.patch(f"{_JOBS}/{name}/status", {"status": {"conditions": [condition]}})
+        self._server.patch(f"{TF_JOBS}/{name}/status", {"status": {"conditions": [condition]}})

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import http.server
-import json
 import socket
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
+from tests.http_service import Request, Service
 from tests.pipeline.platforms.training_jobs.api_server import TOKEN, ApiServer, trusting
+
+T = TypeVar("T", "Proxy", "Restarting")
 
 
 class Proxy:
-    def __init__(self, port: int) -> None:
-        self._to = port
+    def __init__(self, server: ApiServer) -> None:
+        self._to = server.port
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.address = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
         self._sockets: list[socket.socket] = []
 
     def __enter__(self) -> Proxy:
@@ -62,14 +63,16 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxied(server: ApiServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """A proxy of an API server; the kubeconfig of this process, a file of the folder, leads to it."""
-    with Proxy(server.port) as proxy:
+def between(
+    server: ApiServer, make: Callable[[ApiServer], T], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[T]:
+    """Makes a Proxy or a Restarting; the kubeconfig of this process, a file of the folder, leads to it."""
+    with make(server) as made:
         (config := folder / "kubeconfig").write_text(
-            server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
+            server.kubeconfig.read_text().replace(f"https://127.0.0.1:{server.port}", made.address)
         )
         monkeypatch.setenv("KUBECONFIG", str(config))
-        yield proxy
+        yield made
 
 
 def _copy(one: socket.socket, other: socket.socket) -> None:
@@ -81,63 +84,35 @@ def _copy(one: socket.socket, other: socket.socket) -> None:
             each.shutdown(socket.SHUT_RDWR)
 
 
-class Restarting:
+class Restarting(Service):
     """An HTTP server in front of an API server, which it passes all requests to, but for some time."""
 
     def __init__(self, server: ApiServer) -> None:
+        self._to = server.port
         self._answers: tuple[tuple[int, float], ...] = ()
         self._began = 0.0
         self.refused: list[int] = []
-        front = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def __getattr__(self, name: str) -> Any:
-                # Of each method, as `do_GET`.
-                if not name.startswith("do_"):
-                    raise AttributeError(name)
-                return self._forward
-
-            def _forward(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = self.rfile.read(length) if length else None
-                if code := front.code():
-                    front.refused.append(code)
-                    message = f'pods is forbidden: User "me" cannot list resource "pods" ({code})'
-                    return self._pass(code, [json.dumps({"kind": "Status", "code": code, "message": message}).encode()])
-                headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": self.headers["Content-Type"] or ""}
-                url = f"https://127.0.0.1:{server.port}{self.path}"
-                request = urllib.request.Request(url, body, headers, method=self.command)
-                try:
-                    with urllib.request.urlopen(request, timeout=60, context=trusting()) as answer:
-                        self._pass(answer.status, iter(lambda: answer.read1(65536), b""))
-                except urllib.error.HTTPError as error:
-                    self._pass(error.code, [error.read()])
-
-            def _pass(self, code: int, parts: Iterable[bytes]) -> None:
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.end_headers()
+    def respond(self, request: Request) -> None:
+        body = request.body() or None
+        if code := self.code():
+            self.refused.append(code)
+            message = f'pods is forbidden: User "me" cannot list resource "pods" ({code})'
+            return request.answer(code, {"kind": "Status", "code": code, "message": message})
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": request.headers["Content-Type"] or ""}
+        url = f"https://127.0.0.1:{self._to}{request.path}"
+        passed = urllib.request.Request(url, body, headers, method=request.command)
+        try:
+            with urllib.request.urlopen(passed, timeout=60, context=trusting()) as answer:
+                # A watch has no length.
+                request.send_response(answer.status)
+                request.send_header("Content-Type", "application/json")
+                request.end_headers()
                 with contextlib.suppress(OSError, http.client.HTTPException):
-                    for part in parts:
-                        self.wfile.write(part)
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-
-    def __enter__(self) -> Restarting:
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+                    for part in iter(lambda: answer.read1(65536), b""):
+                        request.wfile.write(part)
+        except urllib.error.HTTPError as error:
+            request.answer(error.code, error.read())
 
     def begin(self, *answers: tuple[int, float]) -> None:
         """Seems to restart: from the next request on it answers with each error code for its seconds, in turn."""

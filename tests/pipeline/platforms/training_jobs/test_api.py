@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE
-from tests.pipeline.platforms.training_jobs.proxy import Restarting
+from tests.pipeline.platforms.training_jobs.proxy import Restarting, between
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import NotStartedError, PipelineError
@@ -100,10 +100,7 @@ def test_an_expired_version_is_distinguished_from_a_lost_connection(kube, server
 
 
 def test_a_run_begins_while_the_server_restarts(server, tmp_path, monkeypatch):
-    with Restarting(server) as front:
-        address = f"https://127.0.0.1:{server.port}"
-        (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(address, front.address))
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with between(server, Restarting, tmp_path, monkeypatch) as front:
         front.begin((403, 0.5), (503, 0.5))
         declaration = load("digits", (*OF_TFJOB, f"deploy.tfjob={{train: true, namespace: {NAMESPACE}}}")).declaration
         assert launcher.check(declaration.deploy, "/mnt/work/runs").jobs()["items"] == []

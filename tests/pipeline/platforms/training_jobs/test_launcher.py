@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent import futures
 from pathlib import Path
 from typing import Optional
 
 import pytest
 
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.proxy import proxied
+from tests.pipeline.platforms.training_jobs.proxy import Proxy, between
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.job import Job
@@ -75,35 +72,12 @@ def shell(text: str) -> list[str]:
     return ["sh", "-c", text]
 
 
-# As of a TrainJob, in test_trainjob.py.
-@pytest.mark.long
-def test_a_killed_worker_is_one_restart_and_the_tasks_measurements_are_returned(server, tmp_path):
-    def argv(kind: str, index: int, number: int) -> list[str]:
-        if kind == "worker":
-            return shell("echo I am here; sleep 3; kill -9 $$" if number == 0 else "exit 0")
-        # It loses the worker and continues as if from step 0.
-        return trains(tmp_path) if number else shell("sleep 4; exit 138")
-
-    with Operator(server, tmp_path / "pods", argv):
-        outcome = launcher(tmp_path).run()
-    assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 20, 0)
-    assert outcome.metrics == {"accuracy": 0.75}
-    assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
-    assert outcome.examples_per_second
-    logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
-    # A pod's output is not in the log of another one of the same name.
-    assert sorted(map(len, logs))[:2] == [0, 0], logs
-    assert len(logs) == 4
-    assert any("I am here" in text for text in logs)
-    assert any("at step 20" in text for text in logs)
-
-
 @pytest.mark.long
 def test_training_survives_a_restart_of_the_server(fresh_server, tmp_path):
     wait = tmp_path / "go"
     with Operator(fresh_server, tmp_path / "pods", _waits(tmp_path, wait)):
         found, thread = _in_a_thread(tmp_path)
-        _wait_for_pods(tmp_path, "*chief*.log")
+        _wait_for_chief(tmp_path)
         fresh_server.stop_server()
         time.sleep(2)
         fresh_server.start_server()
@@ -116,9 +90,9 @@ def test_training_survives_a_restart_of_the_server(fresh_server, tmp_path):
 def test_training_survives_a_cut_watch(server, tmp_path, monkeypatch):
     wait = tmp_path / "go"
     operator = Operator(server, tmp_path / "pods", _waits(tmp_path, wait))
-    with proxied(server, tmp_path, monkeypatch) as proxy, operator:
+    with between(server, Proxy, tmp_path, monkeypatch) as proxy, operator:
         found, thread = _in_a_thread(tmp_path)
-        _wait_for_pods(tmp_path, "*chief*.log")
+        _wait_for_chief(tmp_path)
         time.sleep(1)
         # The two watches, and the logs.
         assert proxy.cut() >= 4
@@ -140,17 +114,6 @@ def _in_a_thread(folder: Path) -> tuple[list[Outcome], threading.Thread]:
     thread = threading.Thread(target=lambda: found.append(launcher(folder).run()))
     thread.start()
     return found, thread
-
-
-# As of a TrainJob, in test_trainjob.py.
-@pytest.mark.long
-def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
-    fails = shell(f"{LEAVES}; exit 4")
-    with Operator(server, tmp_path / "pods", lambda kind, *_: fails if kind == "worker" else shell("sleep 60")):
-        with pytest.raises(errors.UserCodeError, match="your loss is no number") as caught:
-            launcher(tmp_path).run()
-        assert caught.value.exit_code == 4
-        assert "the log of the pod digits-" in caught.value.todo
 
 
 def test_a_job_stuck_in_restarting_ends_with_the_final_failure(server, tmp_path, monkeypatch):
@@ -246,28 +209,5 @@ def test_pods_that_give_up_waiting_for_one_that_has_no_node_yet_are_no_restarts(
     assert len(operator.started) == 6
 
 
-def test_a_signal_deletes_the_job(server, tmp_path, caplog):
-    stops = shell(f"trap 'touch {tmp_path}/asked; exit 137' TERM; while :; do sleep 0.1; done")
-    with Operator(server, tmp_path / "pods", lambda *_: stops):
-
-        def end() -> None:
-            try:
-                _wait_for_pods(tmp_path, "*.log", 2)
-                time.sleep(1)
-            finally:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        with futures.ThreadPoolExecutor(1) as beside:
-            ending = beside.submit(end)
-            with pytest.raises(errors.StoppedError, match="is deleted; no checkpoint was written yet") as caught:
-                launcher(tmp_path).run()
-            ending.result()
-        assert caught.value.exit_code == 143
-        assert not Kube().jobs()["items"]
-    assert (tmp_path / "asked").exists()
-    assert "restarted" not in caplog.text
-
-
-def _wait_for_pods(folder: Path, logs: str, count: int = 1) -> None:
-    there = folder / "pods"
-    wait_until(lambda: len(list(there.glob(logs))) >= count, f"{count} of {there / logs}", every=0.1)
+def _wait_for_chief(folder: Path) -> None:
+    wait_until(lambda: any((folder / "pods").glob("*chief*.log")), "the chief's pod", every=0.1)

@@ -22,7 +22,7 @@ import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, RefusedError
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.proxy import Restarting, proxied
+from tests.pipeline.platforms.training_jobs.proxy import Proxy, Restarting, between
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.platforms import follow
@@ -64,11 +64,11 @@ def hurried(monkeypatch, tmp_path) -> None:
 def test_it_is_created_once_followed_through_a_cut_connection_and_restarted(server, tmp_path, monkeypatch, cli):
     done = tmp_path / "done"
     with (
-        proxied(server, tmp_path, monkeypatch) as proxy,
+        between(server, Proxy, tmp_path, monkeypatch) as proxy,
         Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, str(done)]) as operator,
     ):
         out = cli("submit", *SOURCE, "--yes").out
-        assert f"address: https://127.0.0.1:{proxy.port}/apis/kubeflow.org/v1/namespaces/default/tfjobs/digits" in out
+        assert f"address: {proxy.address}/apis/kubeflow.org/v1/namespaces/default/tfjobs/digits" in out
         ours = config_map_of(server)["metadata"]
         job = Kube().read("digits")
         assert [each["uid"] for each in ours["ownerReferences"]] == [job["metadata"]["uid"]]
@@ -107,10 +107,8 @@ def test_a_restarted_server_is_waited_for_and_one_that_refuses_for_long_leaves_t
     done = tmp_path / "done"
     restart, refusal = ((403, 0.7), (503, 0.7)), ((403, math.inf),)
     shell = [sys.executable, "-c", WORKS, str(done)]
-    with Restarting(server) as front, Operator(server, tmp_path / "pods", lambda *_: shell) as operator:
-        address = f"https://127.0.0.1:{server.port}"
-        (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(address, front.address))
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    operator = Operator(server, tmp_path / "pods", lambda *_: shell)
+    with between(server, Restarting, tmp_path, monkeypatch) as front, operator:
         # It is restarting when the job is submitted, and refuses for long while it is followed.
         front.begin(*restart)
 

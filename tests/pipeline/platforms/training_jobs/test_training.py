@@ -21,7 +21,7 @@ import yaml
 from tests.folders import write_files
 from tests.pipeline.platforms.training_jobs.cluster import in_pods
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.proxy import proxied
+from tests.pipeline.platforms.training_jobs.proxy import Proxy, between
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
@@ -207,7 +207,7 @@ def _check(results: dict, run: Run) -> None:
 def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_path, monkeypatch):
     server = fresh_server
     with (
-        proxied(server, tmp_path, monkeypatch) as proxy,
+        between(server, Proxy, tmp_path, monkeypatch) as proxy,
         Operator(server, tmp_path / "pods") as operator,
         Run(tmp_path, tmp_path / "kubeconfig") as run,
     ):

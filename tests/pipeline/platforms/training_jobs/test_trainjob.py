@@ -25,6 +25,8 @@ from tests.pipeline.platforms.training_jobs.controllers import (
     check,
     expanded,
 )
+from tests.pipeline.platforms.training_jobs.kubelet import Controller
+from tests.pipeline.platforms.training_jobs.operator import TF_JOBS, Operator
 from tests.pipeline.platforms.training_jobs.test_launcher import LEAVES, launcher, shell, trains
 from tests.pipeline.platforms.training_jobs.test_submitted import hurried, source_of  # noqa: F401
 from tests.pipeline.runners.deployed import OF_TRAINJOB, words
@@ -40,9 +42,10 @@ from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, ma
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 KINDS = ("TrainJob", "JobSet")
+TF_JOB = pytest.param("TFJob", marks=pytest.mark.long)
 # A TrainJob consists of a JobSet: waiting for one shows the behaviour of the other.
 WAITING = ("TrainJob", pytest.param("JobSet", marks=pytest.mark.long))
-PLACES = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS}
+PLACES = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS, "TFJob": TF_JOBS}
 SOURCE = source_of("trainjob")
 TWO = words("trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
 
@@ -57,18 +60,16 @@ def read(server, kind: str) -> list[dict]:
 
 def launched(folder: Path, kind: str, *more: str, kube: Optional[Kube] = None):
     overrides = ("deploy.tfjob.train=false", "deploy.trainjob.train=true", f"deploy.trainjob.kind={kind}")
-    return launcher(folder, *overrides, *more, kube=kube or Kube(kind=BY_NAME[kind]))
+    return launcher(folder, *(overrides if kind in KINDS else ()), *more, kube=kube or Kube(kind=BY_NAME[kind]))
 
 
-def by_role(**others: list[str]) -> Callable[..., list[str]]:
-    """Returns the pods' commands, by type and, for nodes, by whether they are the chief."""
-
-    def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
-        if role == "node":
-            return others["chief"] if index == 0 else others["worker"]
-        return others[role]
-
-    return argv
+def cluster_of(kind: str, server, folder: Path, argv: Callable[[str, int], list[str]], **options: float) -> Controller:
+    """Runs the jobs of a kind; a pod's command is made of its task's type and of how often it was started."""
+    pods = folder / "pods"
+    if kind == "TFJob":
+        return Operator(server, pods, lambda role, index, number: argv(role, number))
+    of_node = lambda role, index, number, _: argv("worker" if index else "chief", number)  # noqa: E731
+    return Controllers(server, pods, of_node, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -196,46 +197,53 @@ def test_a_job_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, cli,
     forget(server)
 
 
-@pytest.mark.parametrize("kind", WAITING)
+@pytest.mark.parametrize("kind", [TF_JOB, *WAITING])
 def test_a_training_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind):
-    def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
-        if index:
-            return shell("sleep 1; kill -9 $$" if number == 0 else "exit 0")
+    def argv(role: str, number: int) -> list[str]:
+        if role == "worker":
+            return shell("echo I am here; sleep 2; kill -9 $$" if number == 0 else "exit 0")
         # It loses the worker and continues as if from step 0.
-        return trains(tmp_path) if number else shell("sleep 2; exit 138")
+        return trains(tmp_path) if number else shell("sleep 3; exit 138")
 
-    with Controllers(server, tmp_path / "pods", argv) as cluster:
+    with cluster_of(kind, server, tmp_path, argv) as cluster:
         outcome = launched(tmp_path, kind).run()
         assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 20, 0)
+        assert outcome.metrics == {"accuracy": 0.75}
         assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
+        assert outcome.examples_per_second
         started = len(cluster.started)
         # As after a driver that was killed before publishing.
         assert launched(tmp_path, kind).run().last_step == 20
         assert len(cluster.started) == started == 4
     logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
+    # A pod's output is not in the log of another one of the same name.
+    assert sorted(map(len, logs))[:2] == [0, 0], logs
+    assert len(logs) == 4
+    assert any("I am here" in text for text in logs)
     assert any("at step 20" in text for text in logs)
 
 
-def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path):
-    argv = by_role(chief=shell("exec sleep 60"), worker=shell(f"{LEAVES}; exit 4"))
-    with Controllers(server, tmp_path / "pods", argv):
+@pytest.mark.parametrize("kind", [TF_JOB, "TrainJob"])
+def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path, kind):
+    pods = {"chief": shell("exec sleep 60"), "worker": shell(f"{LEAVES}; exit 4")}
+    with cluster_of(kind, server, tmp_path, lambda role, _: pods[role]):
         with pytest.raises(errors.UserCodeError, match="your loss is no number") as caught:
-            launched(tmp_path, "TrainJob").run()
+            launched(tmp_path, kind).run()
         assert caught.value.exit_code == 4
+        assert "the log of the pod digits-" in caught.value.todo
 
 
 def test_possible_causes_of_its_end_are_named(server, tmp_path, monkeypatch):
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
-    argv = by_role(chief=shell("exec sleep 60"), worker=shell("exec sleep 60"))
     fails = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit and active_deadline_seconds")
-    with Controllers(server, tmp_path / "pods", argv), fails:
+    with Controllers(server, tmp_path / "pods", lambda *_: shell("exec sleep 60")), fails:
         launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=1").run()
 
 
 @pytest.mark.parametrize("kind", WAITING)
 def test_time_in_a_queue_does_not_count_as_start_time(server, tmp_path, kind):
-    argv = by_role(chief=trains(tmp_path), worker=shell("true"))
-    with Controllers(server, tmp_path / "pods", argv, queue_seconds=6.0) as cluster:
+    pods = {"chief": trains(tmp_path), "worker": shell("true")}
+    with cluster_of(kind, server, tmp_path, lambda role, _: pods[role], queue_seconds=6.0) as cluster:
         run = launched(tmp_path, kind, "deploy.trainjob.pending_timeout=3")
         assert run.run().last_step == 20
         assert len(cluster.started) == 2
@@ -255,7 +263,8 @@ def test_a_train_job_whose_runtime_is_not_visible_yet_is_retried(server, tmp_pat
         return ask(self, method, path, *given, **more)
 
     monkeypatch.setattr(Kube, "_ask", asks)
-    with Controllers(server, tmp_path / "pods", by_role(chief=trains(tmp_path), worker=shell("true"))):
+    pods = {"chief": trains(tmp_path), "worker": shell("true")}
+    with cluster_of("TrainJob", server, tmp_path, lambda role, _: pods[role]):
         assert launched(tmp_path, "TrainJob", kube=kube).run().last_step == 20
     assert len(denied) == 2
     body = '{"message": "admission webhook \\"q\\" denied"}'
@@ -263,9 +272,10 @@ def test_a_train_job_whose_runtime_is_not_visible_yet_is_retried(server, tmp_pat
     assert "refuses the TrainJob" in str(refused)
 
 
-def test_a_signal_deletes_it(server, tmp_path):
+@pytest.mark.parametrize("kind", ["TFJob", "TrainJob"])
+def test_a_signal_deletes_it(server, tmp_path, caplog, kind):
     stops = shell(f"trap 'touch {tmp_path}/asked; exit 143' TERM; while :; do sleep 0.1; done")
-    with Controllers(server, tmp_path / "pods", by_role(chief=stops, worker=stops)) as cluster:
+    with cluster_of(kind, server, tmp_path, lambda *_: stops) as cluster:
 
         def end() -> None:
             try:
@@ -276,12 +286,13 @@ def test_a_signal_deletes_it(server, tmp_path):
 
         with futures.ThreadPoolExecutor(1) as beside:
             ending = beside.submit(end)
-            with pytest.raises(errors.StoppedError, match="is deleted; no checkpoint was written yet"):
-                launched(tmp_path, "TrainJob").run()
+            with pytest.raises(errors.StoppedError, match="is deleted; no checkpoint was written yet") as caught:
+                launched(tmp_path, kind).run()
             ending.result()
-        assert not read(server, "TrainJob")
-        assert not read(server, "JobSet")
+        assert caught.value.exit_code == 143
+        assert not [read(server, each) for each in PLACES if read(server, each)]
     assert (tmp_path / "asked").exists()
+    assert "restarted" not in caplog.text
 
 
 def test_the_printed_kubectl_commands_match_the_compiled_objects(tmp_path, cli):
