@@ -55,11 +55,13 @@ class Scores:
     Args:
         from_logits: True for logits, False for probabilities.
         of_two: True for a single score per example, that of the second of two classes.
+        is_number: True for a number per example that is no score, as of a regression.
     """
 
     key: str
     from_logits: bool = False
     of_two: bool = False
+    is_number: bool = False
 
 
 def read_outputs(saved_model: str, signature: str = "serving_default") -> list[Output]:
@@ -139,6 +141,11 @@ def choose_of_any(outputs: Sequence[Output], declared: Optional[str]) -> Scores:
             if any(_fits(output, count) for output in among):
                 return choose_scores(among, None, count)
     return choose_scores(outputs, None, None)
+
+
+def is_of_class(output: Output) -> bool:
+    """Returns whether an output with one number per example has a class's score, by its name or its operation."""
+    return output.operation == "Sigmoid" or (output.name in _NAMES and output.name != "predictions")
 
 
 def _fits(output: Output, num_classes: Optional[int]) -> bool:

@@ -1,4 +1,4 @@
-"""`tfx-estimator predict`: predicts the classes of images by a trained model."""
+"""`tfx-estimator predict`: predicts images, rows of a table, or tf.Examples by a trained model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.predict.inputs import Unread
     from tfx_estimator.pipeline.predict.session import Progress
 
-HELP = "predict the classes of images, or of tf.Examples, by a pushed model, a run, or a SavedModel"
+HELP = "predict images, rows of a table, or tf.Examples, by a pushed model, a run, or a SavedModel"
 EPILOG = """\
   tfx-estimator predict runs/mnist/serving photo.png              the newest pushed version
   tfx-estimator predict runs/mnist photos --output classes.csv    the model of the last run
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs",
         metavar="INPUT",
         nargs="+",
-        help="an image, a folder of them, or a CSV or Parquet file of their names; a TFRecord file of "
-        "tf.Examples; or - for names on standard input, one per line",
+        help="an image, a folder of them, or a CSV or Parquet file of their names; a CSV or Parquet file of features; "
+        "a TFRecord file of tf.Examples; or - for names on standard input, one per line",
     )
     parser.add_argument(
         "--output",
@@ -112,19 +112,20 @@ def run(args: argparse.Namespace) -> int:
                 console.print(f"{one_line(found.folder)} is not blessed")
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
-            inputs = Inputs(args.inputs, _lines())
+            inputs = Inputs(args.inputs, _lines(), () if chosen.image_shape else chosen.features)
+            checked = session.checked(inputs, chosen, lambda text: console.print(one_line(text)))
             if status is not None:
                 status.update("loading the model" if section is None else "predicting on the Beam runner")
             if section is None:
-                results = session.predict(models.Model(chosen, pixels), inputs, args.batch_size)
+                results = session.predict(models.Model(chosen, pixels), checked, args.batch_size)
             else:
                 from tfx_estimator.pipeline.predict.on_beam import Call, predict_on_beam
 
                 call = Call(found, args.signature, pixels, args.batch_size)
-                results = predict_on_beam(call, session.checked(inputs, chosen), section, _parts(args.output, section))
+                results = predict_on_beam(call, checked, section, _parts(args.output, section))
             progress = session.write(
                 session.with_probabilities(results, len(chosen.labels), console.print),
-                lambda classes: kind(file, chosen.labels or [str(label) for label in range(classes)], args.top),
+                lambda first: kind(file, inputs.columns, chosen.labels_of(first.scores, first.values), args.top),
                 _ProgressPrinter(console, status),
             )
         file.flush()

@@ -1,4 +1,4 @@
-"""Inputs of a prediction: images, folders, tables of images' names, and TFRecord files of tf.Examples."""
+"""Inputs of a prediction: images, folders, tables of images or of features, and TFRecord files of tf.Examples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
@@ -14,7 +14,9 @@ from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.image_table import image_paths
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import open_regular
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.paths import is_address, is_table
+from tfx_estimator.pipeline.predict.rows import TEXT, read_columns
 from tfx_estimator.pipeline.user_data.names import (
     HEAD_BYTES,
     SUFFIXES,
@@ -24,12 +26,13 @@ from tfx_estimator.pipeline.user_data.names import (
     is_tool_file,
     is_visible,
 )
+from tfx_estimator.pipeline.user_data.read import PATHS
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 # A TFRecord file begins with the length of a record in 8 bytes, and a checksum of those.
 _HEAD = struct.Struct("<8sI")
-_FORMS = "an image, a CSV or Parquet file of images' names, a TFRecord file, or a folder of such"
+_FORMS = "an image, a CSV or Parquet file, a TFRecord file, or a folder of images and TFRecord files"
 _TODO = "correct the name, or leave it out"
 
 
@@ -48,6 +51,18 @@ class RecordFile(NamedTuple):
     compression: str
 
 
+class RowFile(NamedTuple):
+    """A table, each row of which is an example.
+
+    Args:
+        columns: Their names, and types.
+    """
+
+    name: str
+    path: str
+    columns: Mapping[str, str]
+
+
 class Unread(NamedTuple):
     """An input that cannot be predicted.
 
@@ -59,7 +74,9 @@ class Unread(NamedTuple):
     what: str
 
 
-Found = Union[ImageFile, RecordFile, Unread]
+Found = Union[ImageFile, RecordFile, RowFile, Unread]
+# What names an example other than a row.
+_FILE = {"file": TEXT}
 
 
 class Inputs:
@@ -68,15 +85,31 @@ class Inputs:
     Args:
         named: Names on the command line.
         lines: Lines of standard input, for the name `-`.
+        features: Those that the model parses, unless it takes images: a table that has one is a table of features.
     """
 
-    def __init__(self, named: Iterable[str], lines: Iterable[str] = ()) -> None:
-        self._named, self._lines = named, lines
+    def __init__(self, named: Iterable[str], lines: Iterable[str] = (), features: Collection[str] = ()) -> None:
+        self._named, self._lines, self._features = named, lines, features
+        # The columns that name each example, and their types: the same for all.
+        self.columns: Mapping[str, str] = {}
         # Files in folders that are neither images nor TFRecords.
         self.left_out: list[str] = []
 
     def __iter__(self) -> Iterator[Found]:
         """Yields the inputs in the order in which they are named."""
+        for each in self._all():
+            if isinstance(each, Unread):
+                yield each
+                continue
+            columns = each.columns if isinstance(each, RowFile) else _FILE
+            self.columns = self.columns or columns
+            if columns is _FILE is self.columns or [*columns.items()] == [*self.columns.items()]:
+                yield each
+            else:
+                known = one_line(", ".join(self.columns))
+                yield Unread(each.name, f"{each.name} has other columns than the inputs before it, {known}")
+
+    def _all(self) -> Iterator[Found]:
         for name in self._named:
             if name == STDIN:
                 for line in self._lines:
@@ -89,7 +122,9 @@ class Inputs:
         path = to_path(name)
         if "\0" in name:
             raise damaged(name, "its name holds a null", "a name a line", "leave out -print0, and the like")
-        if is_table(name):
+        if is_table(name) and self._is_of_features(columns := read_columns(path)):
+            yield RowFile(name, str(path), columns)
+        elif is_table(name):
             for text, image in image_paths(path):
                 yield ImageFile(text, image)
         elif path.name.lower().endswith(SUFFIXES):
@@ -101,6 +136,11 @@ class Inputs:
             yield found
         else:
             raise damaged(path, "its format cannot be predicted", _FORMS, _TODO)
+
+    def _is_of_features(self, columns: Collection[str]) -> bool:
+        """Returns whether a table has no column of images, or one that the model parses beside it."""
+        others = [name for name in columns if name.strip().lower() not in PATHS]
+        return len(others) == len(columns) or any(name in self._features for name in others)
 
     def _walk(self, folder: Any, above: tuple[str, ...]) -> Iterator[Found]:
         """Yields a folder's files by name, then those of its subfolders; `above` holds its real ancestors."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
 import numpy as np
@@ -17,19 +16,22 @@ from tfx_estimator.components.served_outputs import (
     Scores,
     choose_of_any,
     choose_scores,
+    is_of_class,
     read_graphs,
     read_labels,
     read_outputs,
 )
 from tfx_estimator.data.features import IMAGE
-from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
+from tfx_estimator.pipeline.base.errors import DataError, DeclarationError, PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line, one_line
+from tfx_estimator.pipeline.predict.features import Feature, parsed_features
 from tfx_estimator.pipeline.predict.found_model import FILE, FoundModel
+from tfx_estimator.pipeline.predict.inputs import RowFile
+from tfx_estimator.pipeline.user_data.reading import listed as listing
 
 _SERVE = "serve"
-# Preferred signatures, in order; the one of encoded images takes no tf.Examples.
-_FIRST, _ENCODED = ("serving_default", "images", "predict"), "encoded"
-_PARSING = re.compile("Parse.*Example")
+# Preferred signatures, in order.
+_FIRST = ("serving_default", "images", "predict")
 _IMAGE_RANK = 4
 _CHANNELS = (1, 3)
 
@@ -55,13 +57,19 @@ class Signature:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The signatures called with images and with tf.Examples; None if the model has no such signature."""
+    """The signatures called with images and with tf.Examples; None if the model has no such signature.
+
+    Args:
+        listed: All signatures, for messages.
+        features: What the signature of tf.Examples parses, by name.
+    """
 
     found: FoundModel
     labels: Sequence[str]
     images: Optional[Signature]
     examples: Optional[Signature]
-    listed: str = ""  # all signatures, for messages
+    listed: str = ""
+    features: Mapping[str, Feature] = field(default_factory=dict)
 
     @property
     def image_shape(self) -> Optional[tuple[Optional[int], Optional[int], int]]:
@@ -75,12 +83,35 @@ class Chosen:
         """The only batch size that the model takes; None is any."""
         return next((each.batch for each in (self.images, self.examples) if each and each.batch), None)
 
+    def labels_of(self, scores: Scores, values: np.ndarray) -> Sequence[str]:
+        """Returns the names of the classes that have probabilities; none for numbers."""
+        return [] if scores.is_number else self.labels or [str(label) for label in range(values.shape[1])]
+
     def refuse_examples(self) -> DeclarationError:
         """Returns the error for TFRecord files given to a model of images."""
         return DeclarationError(
             f"{one_line(self.found.folder)} takes no tf.Examples, which TFRecord files hold",
             expected=f"a signature with one input, string [batch], that parses them; there are {self.listed}",
             todo="name images; or a model that has one",
+        )
+
+    def lacking(self, table: RowFile) -> list[str]:
+        """Returns the features that are no columns of a table, if all may be missing; otherwise refuses the table."""
+        lacking = [name for name in self.features if name not in table.columns]
+        if len(lacking) < len(self.features) and not any(self.features[name].needed for name in lacking):
+            return lacking
+        columns = f"its columns are {listing([*table.columns])}"
+        if self.image_shape or not self.features:
+            raise DataError(
+                one_line(f"{table.name} has no column of images, and {self.found.folder} takes no other rows"),
+                expected=f"a column image, path, file or filename; {columns}",
+                todo="name the column so; or name a model that parses the features of tf.Examples",
+            )
+        other = len(table.columns) == 1 and any(each in next(iter(table.columns)) for each in ";\t")
+        raise DataError(
+            one_line(f"{table.name} lacks columns that {self.found.folder} parses: {listing(lacking)}"),
+            expected="commas between columns" if other else columns,
+            todo="add them; the first line of a CSV file names the columns as the model does",
         )
 
     def refuse_images(self) -> DeclarationError:
@@ -111,9 +142,9 @@ def choose(found: FoundModel, named: str = "") -> Chosen:
             todo="correct it",
         )
     chosen = [wanted] if wanted else names
-    parses = any(_PARSING.match(node.op) for node in _nodes(graph))
     images = next((name for name in chosen if _image_shape(signatures[name])), None)
-    examples = next((name for name in chosen if parses and name != _ENCODED and _is_text(signatures[name])), None)
+    parsed = ((name, parsed_features(graph, name)) for name in chosen if _is_text(signatures[name]))
+    examples, features = next((each for each in parsed if each[1] is not None), (None, None))
     labels = list(found.labels)
     if not labels and (name := images or examples):
         labels = read_labels(found.folder, name)
@@ -128,7 +159,7 @@ def choose(found: FoundModel, named: str = "") -> Chosen:
         shape = _image_shape(signatures[name])
         return Signature(name, argument, tf.as_dtype(info.dtype), shape, scores, batch if batch > 0 else None)
 
-    return Chosen(found, labels, make(images), make(examples), listed)
+    return Chosen(found, labels, make(images), make(examples), listed, features or {})
 
 
 def check_pixels(chosen: Chosen, pixels: Optional[tuple[float, float]]) -> None:
@@ -166,12 +197,6 @@ def _read(folder: str) -> meta_graph_pb2.MetaGraphDef:
     return served[0]
 
 
-def _nodes(graph: meta_graph_pb2.MetaGraphDef) -> Iterator[Any]:
-    yield from graph.graph_def.node
-    for function in graph.graph_def.library.function:
-        yield from function.node_def
-
-
 def _image_shape(signature: Any) -> Optional[tuple[Optional[int], Optional[int], int]]:
     """Returns the shape of the images that a signature takes; None if it takes none."""
     if len(signature.inputs) != 1:
@@ -202,10 +227,14 @@ def _describe(signature: Any) -> str:
 def _scores(folder: str, name: str, key: Optional[str], classes: int) -> Scores:
     outputs = read_outputs(folder, name)
     try:
-        return choose_scores(outputs, key, classes) if classes else choose_of_any(outputs, key)
+        scores = choose_scores(outputs, key, classes) if classes else choose_of_any(outputs, key)
     except UserCodeError as refused:
         todo = f"name it: --signature {name}:OUTPUT"
         raise DeclarationError(refused.what, expected=refused.expected, todo=todo) from refused
+    (output,) = (each for each in outputs if each.name == scores.key)
+    if scores.of_two and not classes and not is_of_class(output):
+        return replace(scores, from_logits=False, of_two=False, is_number=True)
+    return scores
 
 
 class Model:

@@ -29,7 +29,7 @@ from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.predict.found_model import FoundModel
-from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread, to_path
+from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, RowFile, Unread, to_path
 from tfx_estimator.pipeline.predict.model import Model, choose
 from tfx_estimator.pipeline.predict.session import Prediction, predict
 
@@ -107,10 +107,10 @@ class PredictPart(beam.DoFn):
 
 
 def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
-    """Writes the inputs of each part, whole batches of images or one file of records; returns the number of parts."""
+    """Writes the inputs of each part, whole batches of images or one file of examples; returns the number of parts."""
     count, images = 0, max(_IMAGES // batch_size, 1) * batch_size
-    for is_records, group in itertools.groupby(found, lambda each: isinstance(each, RecordFile)):
-        while part := list(itertools.islice(group, 1 if is_records else images)):
+    for is_file, group in itertools.groupby(found, lambda each: isinstance(each, (RecordFile, RowFile))):
+        while part := list(itertools.islice(group, 1 if is_file else images)):
             text = "".join(f"{json.dumps(_to_record(each))}\n" for each in part)
             write_whole(_names(folder, count), text)
             count += 1
@@ -124,6 +124,8 @@ def _to_record(each: Found) -> dict[str, Any]:
         return {"image": each.name, "path": _absolute(str(each.path))}
     if isinstance(each, RecordFile):
         return {"records": each.name, "path": _absolute(each.path), "compression": each.compression}
+    if isinstance(each, RowFile):
+        return {"rows": each.name, "path": _absolute(each.path), "columns": each.columns}
     return _unread_record(each)
 
 
@@ -132,7 +134,7 @@ def _unread_record(each: Unread) -> dict[str, str]:
 
 
 def _prediction_record(each: Prediction) -> dict[str, Any]:
-    return {"names": each.names, "scores": asdict(each.scores)}
+    return {"names": each.names, "scores": asdict(each.scores), "cells": each.cells}
 
 
 def _absolute(path: str) -> str:
@@ -149,6 +151,8 @@ def _read_names(folder: str, number: int) -> Iterator[Found]:
                 yield ImageFile(record["image"], to_path(record["path"]))
             elif "records" in record:
                 yield RecordFile(record["records"], record["path"], record["compression"])
+            elif "rows" in record:
+                yield RowFile(record["rows"], record["path"], record["columns"])
             else:
                 yield _to_unread(record)
 
@@ -184,7 +188,8 @@ def _read_part(folder: str, number: int) -> Iterator[Union[Prediction, Unread]]:
             yield _to_unread(record)
         else:
             names = record["names"]
-            yield Prediction(names, scores[done : done + len(names)], Scores(**record["scores"]))
+            values = scores[done : done + len(names)]
+            yield Prediction(names, values, Scores(**record["scores"]), record["cells"])
             done += len(names)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Optional
 
 import numpy as np
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.predict.rows import TEXT
 
 _ROW_GROUP = 20_000
+# The type of a score, as Arrow names it.
+_SCORE = "float"
 
 
 class Writer(ABC):
@@ -21,33 +24,50 @@ class Writer(ABC):
 
     Args:
         file: Binary; the caller closes it.
-        labels: The classes' names, in the order of their scores.
+        kept: The columns that name an example, with their types: `file`, or those of the table that is predicted.
+        labels: The classes' names, in the order of their scores; none where a number is predicted.
         top: Writes only this many classes of each example, those with the highest scores; None writes all.
     """
 
-    def __init__(self, file: IO[bytes], labels: Sequence[str], top: Optional[int]) -> None:
+    def __init__(self, file: IO[bytes], kept: Mapping[str, str], labels: Sequence[str], top: Optional[int]) -> None:
         self.file = file
+        self.kept = kept
         self.labels = list(labels)
-        self.top = min(top, len(self.labels)) if top else None
+        self.top = min(top, len(self.labels)) if top and labels else None
 
     @property
-    def columns(self) -> list[str]:
-        """Names of the columns of a table."""
-        if self.top is None:
-            return ["file", "class", *(f"score_{label}" for label in self.labels)]
-        others = [f"{what}{place}" for place in range(2, self.top + 1) for what in ("class", "score")]
-        return ["file", "class", "score", *others]
+    def columns(self) -> dict[str, str]:
+        """The columns of a table, and their types."""
+        added = {"class": TEXT}
+        if not self.labels:
+            added = {"prediction": _SCORE}
+        elif self.top is None:
+            added.update({f"score_{label}": _SCORE for label in self.labels})
+        else:
+            added["score"] = _SCORE
+            for place in range(2, self.top + 1):
+                added.update({f"class{place}": TEXT, f"score{place}": _SCORE})
+        return {**self.kept, **{self.new(name): kind for name, kind in added.items()}}
 
-    def write(self, names: Sequence[str], probabilities: np.ndarray) -> None:
-        """Writes a batch: probabilities float32 [batch, classes]."""
+    def new(self, name: str) -> str:
+        """Returns the name of a column that is added, which is another one if the table has that already."""
+        while name in self.kept:
+            name = f"predicted_{name}"
+        return name
+
+    def write(self, cells: Sequence[Sequence[Any]], values: np.ndarray) -> None:
+        """Writes a batch: the cells of `kept`, and float32 [batch, classes]; or [batch, 1] without labels."""
         # File names need not be valid UTF-8.
-        names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+        cells = [
+            [each.encode("utf-8", "backslashreplace").decode() if isinstance(each, str) else each for each in row]
+            for row in cells
+        ]
         # Stable: of equal scores the first class wins, as with argmax.
-        order = np.argsort(-probabilities, axis=1, kind="stable")[:, : self.top or 1]
-        self._write(names, probabilities, order)
+        order = np.argsort(-values, axis=1, kind="stable")[:, : self.top or 1]
+        self._write(cells, values, order)
 
     @abstractmethod
-    def _write(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> None:
+    def _write(self, cells: Sequence[Sequence[Any]], values: np.ndarray, order: np.ndarray) -> None:
         """Writes a batch; `order` holds each example's classes by descending score."""
 
     def end(self) -> None:  # noqa: B027
@@ -56,57 +76,61 @@ class Writer(ABC):
     def drop(self) -> None:  # noqa: B027
         """Abandons the file, which the caller discards."""
 
-    def rows(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> Any:
+    def rows(self, cells: Sequence[Sequence[Any]], values: np.ndarray, order: np.ndarray) -> Iterator[list[Any]]:
         """Yields the values of the columns."""
-        for name, scores, best in zip(names, probabilities, order):
-            if self.top is None:
-                yield [name, self.labels[best[0]], *scores]
+        for kept, scores, best in zip(cells, values, order):
+            if not self.labels:
+                yield [*kept, *scores]
+            elif self.top is None:
+                yield [*kept, self.labels[best[0]], *scores]
             else:
-                yield [name, *(value for each in best for value in (self.labels[each], scores[each]))]
+                yield [*kept, *(value for each in best for value in (self.labels[each], scores[each]))]
 
 
 class CsvWriter(Writer):
     """A header, and a line for each example."""
 
-    def __init__(self, file: IO[bytes], labels: Sequence[str], top: Optional[int]) -> None:
-        super().__init__(file, labels, top)
+    def __init__(self, file: IO[bytes], kept: Mapping[str, str], labels: Sequence[str], top: Optional[int]) -> None:
+        super().__init__(file, kept, labels, top)
         self._writer = csv.writer(_Encoded(file), lineterminator="\n")
         self._writer.writerow(self.columns)
 
-    def _write(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> None:
+    def _write(self, cells: Sequence[Sequence[Any]], values: np.ndarray, order: np.ndarray) -> None:
         # str of a np.float32 has the fewest digits that identify it; a Python float would have more.
-        self._writer.writerows([map(str, row) for row in self.rows(names, probabilities, order)])
+        rows = self.rows(cells, values, order)
+        self._writer.writerows([["" if each is None else str(each) for each in row] for row in rows])
 
 
 class JsonWriter(Writer):
-    """An object for each example: file, class, and the scores by class."""
+    """An object for each example: what names it, class, and the scores by class; or the number."""
 
-    def _write(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> None:
+    def _write(self, cells: Sequence[Sequence[Any]], values: np.ndarray, order: np.ndarray) -> None:
         every = range(len(self.labels))
-        for name, scores, best in zip(names, probabilities, order):
-            chosen = every if self.top is None else best
-            by_class = {self.labels[each]: float(str(scores[each])) for each in chosen}
-            line = json.dumps({"file": name, "class": self.labels[best[0]], "scores": by_class}, ensure_ascii=False)
-            self.file.write(f"{line}\n".encode())
+        for kept, scores, best in zip(cells, values, order):
+            found = dict(zip(self.kept, kept))
+            if self.labels:
+                chosen = every if self.top is None else best
+                found[self.new("class")] = self.labels[best[0]]
+                found[self.new("scores")] = {self.labels[each]: float(str(scores[each])) for each in chosen}
+            else:
+                found[self.new("prediction")] = float(str(scores[0]))
+            self.file.write(f"{json.dumps(found, ensure_ascii=False)}\n".encode())
 
 
 class ParquetWriter(Writer):
     """The columns of the CSV file, with scores of 32 bits."""
 
-    def __init__(self, file: IO[bytes], labels: Sequence[str], top: Optional[int]) -> None:
-        super().__init__(file, labels, top)
+    def __init__(self, file: IO[bytes], kept: Mapping[str, str], labels: Sequence[str], top: Optional[int]) -> None:
+        super().__init__(file, kept, labels, top)
         import pyarrow as pa
         from pyarrow import parquet
 
-        kinds = [
-            pa.string() if name in ("file",) or name.startswith("class") else pa.float32() for name in self.columns
-        ]
-        self._schema = pa.schema(list(zip(self.columns, kinds)))
+        self._schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in self.columns.items()])
         self._parquet = parquet.ParquetWriter(file, self._schema)
         self._waiting: list[Any] = []
 
-    def _write(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> None:
-        self._waiting += self.rows(names, probabilities, order)
+    def _write(self, cells: Sequence[Sequence[Any]], values: np.ndarray, order: np.ndarray) -> None:
+        self._waiting += self.rows(cells, values, order)
         if len(self._waiting) >= _ROW_GROUP:
             self._flush()
 

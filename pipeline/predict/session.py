@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -15,12 +15,13 @@ from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
+from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, RowFile, Unread
 from tfx_estimator.pipeline.predict.model import Chosen, Model
 from tfx_estimator.pipeline.predict.output import Writer
 from tfx_estimator.pipeline.predict.reading import Batch, batches
 from tfx_estimator.pipeline.report.page import LeftOutError
 from tfx_estimator.pipeline.report.predictions import to_probabilities
+from tfx_estimator.pipeline.user_data.reading import listed
 
 # Prefixes of the lines with which TensorFlow locates an error in a graph.
 _WHERE = ("Graph execution error", "Detected at node", "<stack traces", 'File "', "[[")
@@ -32,13 +33,16 @@ class Prediction:
 
     Args:
         names: Names of its examples.
-        values: float32: the served scores; after `with_probabilities` probabilities, [batch, classes].
+        values: float32: the served scores; after `with_probabilities` probabilities, [batch, classes], or numbers,
+            [batch, 1].
         scores: Kind of the served scores.
+        cells: See `Batch`.
     """
 
     names: Sequence[str]
     values: np.ndarray
     scores: Scores
+    cells: Optional[Sequence[Sequence[Any]]] = None
 
 
 @dataclass
@@ -59,8 +63,8 @@ class Progress:
         if self.unread:
             raise DamagedDataError(
                 f"{self.unread:,} could not be read, first {one_line(self.first)}",
-                expected="images and tf.Examples that can be read",
-                todo="fetch them again, convert images of other formats, or leave them out; "
+                expected="images, tf.Examples and rows that can be read",
+                todo="correct or fetch them, convert images of other formats, or leave them out; "
                 + (f"{self.examples:,} others were predicted" if self.examples else "nothing was written"),
             )
 
@@ -78,7 +82,7 @@ def predict(
     resized = (height, width) if height and width else None
     most = chosen.batch_size or batch_size
     some = is_part
-    for each in batches(checked(found, chosen), channels, resized, most, available_cpus()):
+    for each in batches(found, channels, resized, most, available_cpus(), chosen.features):
         if isinstance(each, Unread):
             yield each
             continue
@@ -97,7 +101,7 @@ def _predict_batch(model: Model, batch: Batch) -> Prediction:
     else:
         signature, values = model.chosen.examples, model.predict_examples(batch.values)
     assert signature
-    return Prediction(batch.names, values, signature.scores)
+    return Prediction(batch.names, values, signature.scores, batch.cells)
 
 
 def _one_by_one(
@@ -109,7 +113,7 @@ def _one_by_one(
     refused: list[Unread] = []
     for number, name in enumerate(batch.names):
         try:
-            yield _predict_batch(model, Batch([name], batch.values[number : number + 1]))
+            yield _predict_batch(model, batch.one(number))
             taken += 1
         except tf.errors.InvalidArgumentError as wrong:
             what = damaged(name, f"the model does not take it: {_reason(wrong)}", "an example of the model's kind").what
@@ -132,7 +136,7 @@ def _reason(error: tf.errors.OpError) -> str:
 def with_probabilities(
     predictions: Iterable[Union[Prediction, Unread]], classes: int, note: Callable[[str], None]
 ) -> Iterator[Union[Prediction, Unread]]:
-    """Converts served scores to probabilities; the first batch decides for all whether they are that already.
+    """Converts the scores of classes to probabilities; the first batch decides for all whether they are that already.
 
     Args:
         classes: Number of classes; 0 takes the number of scores.
@@ -142,6 +146,10 @@ def with_probabilities(
     for each in predictions:
         if isinstance(each, Prediction):
             scores = each.scores
+            # The graph need not tell the shape of an output.
+            if scores.is_number or not (classes or scores.of_two or each.values.size > len(each.names)):
+                yield replace(each, values=each.values.reshape(-1, 1), scores=replace(scores, is_number=True))
+                continue
             count = classes or (2 if scores.of_two else each.values.shape[-1])
             try:
                 probabilities, conversion = to_probabilities(each.values, count, scores, are_served.get(scores))
@@ -160,13 +168,13 @@ def with_probabilities(
 
 def write(
     predictions: Iterable[Union[Prediction, Unread]],
-    make_writer: Callable[[int], Writer],
+    make_writer: Callable[[Prediction], Writer],
     tell: Callable[[Progress, Optional[Unread]], None],
 ) -> Progress:
     """Writes the predictions.
 
     Args:
-        make_writer: Called with the number of classes.
+        make_writer: Called with the first prediction.
         tell: Called with the progress, and with each input that cannot be read.
     """
     progress = Progress()
@@ -178,8 +186,8 @@ def write(
                 progress.unread += 1
                 tell(progress, each)
                 continue
-            writer = writer or make_writer(each.values.shape[1])
-            writer.write(each.names, each.values)
+            writer = writer or make_writer(each)
+            writer.write(each.cells or [[name] for name in each.names], each.values)
             progress.examples += len(each.names)
             tell(progress, None)
     except BaseException:
@@ -190,18 +198,28 @@ def write(
         progress.check()
         raise DataNotFoundError(
             "there is nothing to predict",
-            expected="images, or TFRecord files of tf.Examples, among the names",
+            expected="images, tables with rows, or TFRecord files of tf.Examples, among the names",
             todo="name others",
         )
     writer.end()
     return progress
 
 
-def checked(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
-    """Refuses inputs that the model has no signature for, before they are read."""
+def checked(found: Iterable[Found], chosen: Chosen, note: Callable[[str], None]) -> Iterator[Found]:
+    """Refuses inputs that the model has no signature for, and tables without its columns, before they are read.
+
+    Args:
+        note: Called once with the features that a table lacks, and that may be missing.
+    """
+    noted = False
     for each in found:
         if isinstance(each, ImageFile) and chosen.image_shape is None:
             raise chosen.refuse_images()
         if isinstance(each, RecordFile) and chosen.examples is None:
             raise chosen.refuse_examples()
+        if isinstance(each, RowFile):
+            lacking = chosen.lacking(each)
+            if lacking and not noted:
+                note(f"{each.name} lacks columns that the model parses, and takes as missing: {listed(lacking)}")
+            noted |= bool(lacking)
         yield each

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config.draft import join_sources
 from tfx_estimator.pipeline.python.call import call, listed, set_words, texts
 from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, PredictResult, RunResult
+from tfx_estimator.pipeline.python.rows import to_columns, write_table
 
 Source = Union[str, os.PathLike[str]]
 Sources = Union[Source, Sequence[Source]]
@@ -157,20 +158,22 @@ def bench(
 
 def predict(
     model: Union[Source, RunResult],
-    *inputs: Sources,
+    *inputs: Any,
     top: Optional[int] = None,
     batch_size: int = 128,
     signature: str = "",
     pixels: Optional[tuple[float, float]] = None,
     progress: bool = True,
 ) -> PredictResult:
-    """Predicts the classes of images, or of tf.Examples, as `tfx-estimator predict` does; all results are in memory.
+    """Predicts images, rows, or tf.Examples, as `tfx-estimator predict` does; all results are in memory.
 
         tfx_estimator.predict(result, "photos").to_dataframe()
+        tfx_estimator.predict(result, [{"age": 38, "city": "Oslo"}]).rows
 
     Args:
         model: The result of a `run`, a pushed version or a folder of such, a run's folder, or any SavedModel.
-        inputs: Image files, folders of such, CSV or Parquet files of their names, TFRecord files; lists of these.
+        inputs: Image files, folders of such, CSV or Parquet files of their names or of features, TFRecord files; lists
+            of these; or rows: a data frame, or a list of mappings of features.
         top: Number of classes with scores per example; None is all.
         batch_size: Examples per call of the model.
         signature: `NAME[:OUTPUT]`: the signature, and the output that holds the scores; empty is the first that fits.
@@ -187,9 +190,14 @@ def predict(
     words += ["--top", str(top)] if top is not None else []
     words += [f"--pixels={listed('pixels', pixels)}"] if pixels is not None else []
     with tempfile.TemporaryDirectory() as folder:
-        file, error = os.path.join(folder, "answers.jsonl"), None
+        file, error, paths = os.path.join(folder, "answers.jsonl"), None, []
+        for number, each in enumerate(inputs):
+            each = list(each) if isinstance(each, Iterator) else each
+            columns = to_columns(each)
+            path = os.path.join(folder, f"rows-{number}.parquet")
+            paths += _paths(each) if columns is None else [write_table(columns, path)]
         try:
-            call(["predict", *words, "--output", file, "--", _path(model), *_paths(inputs)], progress)
+            call(["predict", *words, "--output", file, "--", _path(model), *paths], progress)
         except DataError as raised:
             # All readable inputs were predicted.
             if not os.path.exists(file):

@@ -239,7 +239,8 @@ class PredictResult:
     """A model's predictions.
 
     Args:
-        rows: The `file`, `class`, and `scores` by class of each example, as in a JSON lines file.
+        rows: Of each example the `file`, or the columns of its row, `class`, and `scores` by class; or its
+            `prediction`, as in a JSON lines file.
         error: The inputs that could not be read; None if all could.
     """
 
@@ -247,20 +248,28 @@ class PredictResult:
     error: Optional[DataError] = None
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Returns a table with a row for each example: file, class, and a column of scores for each class."""
+        """Returns a table with a row for each example, as in a CSV file."""
         import pandas as pd
 
-        scores = [{f"score_{name}": score for name, score in row["scores"].items()} for row in self.rows]
-        return pd.DataFrame(
-            [{"file": row["file"], "class": row["class"], **each} for row, each in zip(self.rows, scores)]
-        )
+        return pd.DataFrame([_flat(row) for row in self.rows])
 
     def __repr__(self) -> str:
         return f"PredictResult({len(self.rows):,} examples{f'; {self.error.what}' if self.error else ''})"
 
     def _repr_html_(self) -> str:
-        rows = [(row["file"], row["class"], f"{row['scores'][row['class']]:.4f}") for row in self.rows[:_SHOWN]]
-        return table(("file", "class", "score"), rows) + f"<div>{html.escape(repr(self))}</div>"
+        rows = [_flat(row, shown=True) for row in self.rows[:_SHOWN]]
+        titles = list(rows[0]) if rows else []
+        return table(titles, [[*row.values()] for row in rows]) + f"<div>{html.escape(repr(self))}</div>"
+
+
+def _flat(row: Mapping[str, Any], shown: bool = False) -> dict[str, Any]:
+    """Returns a prediction with a column for the score of each class; or, to be shown, for the highest alone."""
+    found = dict(row)
+    _, last = found.popitem()
+    if not isinstance(last, Mapping):
+        return dict(row)
+    scores = {"score": f"{max(last.values()):.4f}"} if shown else {f"score_{each}": last[each] for each in last}
+    return {**found, **scores}
 
 
 @dataclass(frozen=True)
