@@ -85,29 +85,23 @@ def refuse_kinds(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile
 def refuse_label(columns: Sequence[Cells], name: str, place: str, is_whole: bool) -> None:
     """Raises a DataError if there is no such label, or none in a row, or one that is no number, or one only."""
     column = next((column for column in columns if column.name == name), None)
+    what = ""
     if column is None:
         names = {column.name.strip().lower(): column.name for column in columns}
-        near = [names[each] for each in difflib.get_close_matches(name.strip().lower(), names, n=1)]
-        raise DataError(
-            one_line(f"{place} has no column {name}"),
-            expected=f"the label, one of its columns: {listed([column.name for column in columns], 30)}",
-            todo=one_line(f"set data.label to {near[0]}" if near else "set data.label to one of them"),
-        )
-    absent = [cell for cell in column.strays() if _is_absent(cell) or _NUMBER.fullmatch(cell)]
-    if wrong := [""] if column.all[""] else column.infinite() or absent:
+        near = difflib.get_close_matches(name.strip().lower(), names, n=1)
+        what, expected = f"{place} has no column {name}", f"one of its columns: {listed([*names.values()], 30)}"
+        todo = f"set data.label to {names[near[0]] if near else 'one of them'}"
+    elif wrong := [""] if column.all[""] else column.infinite() or [*filter(_is_mistake, column.strays())]:
         cell, file, row = column.find(wrong)
         count = sum(column.all[each] for each in wrong)
-        raise DataError(
-            one_line(f"the label {name} is {cell or 'missing'} in {file.place(row)}; such rows: {count:,}"),
-            expected="a label in each row, and finite numbers only if the most are numbers",
-            todo="correct these rows, or leave them out",
-        )
-    if len(column.all) == 1 and is_whole:
-        raise DataError(
-            one_line(f"the label {name} of {place} has one value only: {next(iter(column.all))}"),
-            expected="two values or more",
-            todo="add rows of others, or set data.label to another column",
-        )
+        what = f"the label {name} is {cell or 'missing'} in {file.place(row)}; such rows: {count:,}"
+        expected = "a label in each row, and finite numbers only if the most are numbers"
+        todo = "correct these rows, or leave them out"
+    elif len(column.all) == 1 and is_whole:
+        what, expected = f"the label {name} of {place} has one value only: {[*column.all].pop()}", "two values or more"
+        todo = "add rows of others, or set data.label to another column"
+    if what:
+        raise DataError(one_line(what), expected=expected, todo=todo)
 
 
 def find_doubts(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]], name: str) -> dict[str, list[str]]:
@@ -168,6 +162,10 @@ def _doubts(column: Cells, label: Optional[Cells]) -> Iterator[tuple[str, Collec
 
 def _is_absent(cell: str) -> bool:
     return cell.strip().lower() in _MISSING
+
+
+def _is_mistake(cell: str) -> bool:
+    return _is_absent(cell) or bool(_NUMBER.fullmatch(cell))
 
 
 def _refuse_kind(column: Cells, cells: Collection[str], files: Sequence[CsvFile], other: str) -> DataError:
