@@ -142,5 +142,6 @@ def refuse_columns(columns: Sequence[str], names: Sequence[str], table: Any) -> 
     return DataError(
         one_line(f"{table} has {len(found) or 'no'} columns named {searched}"),
         expected="commas between columns" if len(columns) == 1 and re.search("[;\t]", columns[0]) else expected,
-        todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
+        todo="name the columns image (or path, file, filename), label (or class), and split if there are several; or, "
+        "for a table of features, declare it by data.csv",
     )
