@@ -156,7 +156,9 @@ def _evaluator(case: Case) -> Iterator[Problem]:
     # The features that the user's preprocessing_fn returns are unknown here; the dry run and the Evaluator check them.
     is_built_in = transform.target == type(transform)().target
     known = (columns_of(case) if case.data.csv else [_LABEL]) if is_built_in else []
-    yield from _slices(_SLICES, section.slices, known)
+    # The default is of images.
+    declared = () if case.data.csv and section.slices == type(section)().slices else section.slices
+    yield from _slices(_SLICES, declared, known)
     for index, metric in enumerate(section.metrics):
         path = f"evaluator.metrics.{index}"
         if (classes := metric_names()) and metric.name not in classes:

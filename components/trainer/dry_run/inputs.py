@@ -44,8 +44,14 @@ def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, exam
     return _write_inputs(folder, raw, schema, transform, {"image_shape": list(info.image_shape)})
 
 
-def make_table_inputs(folder: str, data: DataSection, transform: TransformSection, examples: int) -> dict[str, Any]:
-    """Writes a Trainer's inputs: the first rows, preprocessed, their schema, and the Transform graph."""
+def make_table_inputs(
+    folder: str, data: DataSection, transform: TransformSection, examples: int, task: dict[str, Any]
+) -> dict[str, Any]:
+    """Writes a Trainer's inputs: the first rows, preprocessed, their schema, and the Transform graph.
+
+    Args:
+        task: The fields of the table's `Task`.
+    """
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
     from tensorflow_transform.tf_metadata import schema_utils
@@ -64,7 +70,7 @@ def make_table_inputs(folder: str, data: DataSection, transform: TransformSectio
             {name: _value(row.get(name), each) for name, each in spec.items()}
             for row in itertools.islice(rows, examples)
         ]
-    return _write_inputs(folder, raw, schema, transform, {}, is_table=True)
+    return _write_inputs(folder, raw, schema, transform, task, is_table=True)
 
 
 def _value(cell: Optional[str], feature: Any) -> Any:

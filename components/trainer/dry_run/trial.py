@@ -46,18 +46,19 @@ def run(context: TaskContext) -> None:
     # Temporary files that libraries leave behind are removed with the folder.
     tempfile.tempdir = folder
     declaration = Declaration.parse_obj(context.settings.declaration)
-    trainer, transform = declaration.trainer, declaration.transform
+    trainer, data = declaration.trainer, declaration.data
+    transform = declaration.transform.of_table() if data.csv else declaration.transform
 
     def begin(what: str) -> None:
         context.progress.write(Event.TRYING, text=what)
 
     begin("opening the data set")
-    data = declaration.data
     # Imports where they are needed, so that errors are reported in order.
     from tfx_estimator.data.sources import open_source
 
     info = None if data.csv else open_source(data).info
     task = Task(CLASSES, LABEL, info.label_names) if info else declared_task(declaration)
+    table = {} if info else dataclasses.asdict(task)
     # TFX packages a module file together with its neighbours.
     loader.install([os.path.dirname(file) for file in (trainer.module_file, transform.module_file) if file])
     on = f"made-up images of {'x'.join(map(str, info.image_shape))}" if info else "the first rows"
@@ -71,7 +72,9 @@ def run(context: TaskContext) -> None:
     examples = min(trainer.global_batch_size, _MOST_EXAMPLES)
     made = os.path.join(folder, "inputs")
     inputs = (
-        make_inputs(made, info, transform, examples) if info else make_table_inputs(made, data, transform, examples)
+        make_inputs(made, info, transform, examples)
+        if info
+        else make_table_inputs(made, data, transform, examples, table)
     )
     records = read_raw(made)
     if not (trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
@@ -84,6 +87,7 @@ def run(context: TaskContext) -> None:
         image_shape=info.image_shape if info else (0, 0, 0),
         label_names=task.names,
         declared=(),
+        table=table,
     )
     if declaration.tune is not None and trainer.module_file:
         inputs["hyperparameters"] = [_first_values(declaration.tune, folder)]
