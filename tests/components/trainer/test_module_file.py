@@ -201,3 +201,9 @@ def test_a_module_file_of_tensorflow_1_is_trained_by_two_workers(training, digit
     assert "train with batches of 32" in log
     assert model_run.get_float_custom_property("eval_accuracy") > 0.85
     assert served_accuracy(model, digits["examples"][0].uri) > 0.85
+
+
+def test_a_declared_model_fn_of_tensorflow_1_is_trained(train, digits):
+    model, model_run = train(model="model_of_1:model_fn", tf1=True)
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.85
+    assert served_accuracy(model, digits["examples"][0].uri) > 0.85
