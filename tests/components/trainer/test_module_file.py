@@ -186,8 +186,12 @@ def test_a_module_that_violates_the_contract_is_refused(training, module_file):
     assert not (training.root / "model" / "1" / "Format-Serving").exists()
 
 
-def test_a_module_file_of_tensorflow_1_is_trained_by_two_workers(training, digits):
-    train = {"strategy": "multi_worker_mirrored", "workers": 2}
+@pytest.mark.parametrize(
+    ("strategy", "batch"),
+    [("multi_worker_mirrored", 32), pytest.param("parameter_server", 64, marks=pytest.mark.long)],
+)
+def test_a_module_file_of_tensorflow_1_is_trained_by_two_workers(training, digits, strategy, batch):
+    train = {"strategy": strategy, "workers": 2}
     declared = {
         "name": "old",
         "data": {"dataset": "digits"},
@@ -197,7 +201,13 @@ def test_a_module_file_of_tensorflow_1_is_trained_by_two_workers(training, digit
     declared["trainer"] |= {"module_file": module, "train_steps": 60}
     model, model_run = training.run(Settings(declaration=declared), steps=60, module_file=module)
     log = "".join(each.read_text() for each in Path(model_run.uri).glob("logs/*.log"))
-    # A worker's part of the batch of 64.
-    assert "train with batches of 32" in log
+    # A worker's part of the batch of 64, or all of it.
+    assert f"train with batches of {batch}\n" in log
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.85
+    assert served_accuracy(model, digits["examples"][0].uri) > 0.85
+
+
+def test_a_declared_model_fn_of_tensorflow_1_is_trained(train, digits):
+    model, model_run = train(model="model_of_1:model_fn", tf1=True)
     assert model_run.get_float_custom_property("eval_accuracy") > 0.85
     assert served_accuracy(model, digits["examples"][0].uri) > 0.85

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,9 @@ from tests.root import ROOT, run_python
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 FOLDER = os.environ.get("TFX_ESTIMATOR_PUBLIC_CODE")
-BERT, DRAWN = (Path(__file__).with_name(name) for name in ("bert", "drawn_weights.py"))
+BERT, DRAWN, PIPELINE, DEEPCTR = (
+    Path(__file__).with_name(name) for name in ("bert", "drawn_weights.py", "public_pipeline.py", "deepctr")
+)
 WORDS = [f"w{number}" for number in range(80)]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", *WORDS]
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
@@ -55,8 +58,25 @@ def run_beside(checkout: str, *words: object, at: str = "") -> str:
     if not place.is_dir():
         pytest.skip(f"TFX_ESTIMATOR_PUBLIC_CODE names no folder with {checkout}")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(place), os.environ.get("PYTHONPATH", "")])
-    done = run_python(*map(str, words), cwd=place / at, timeout=570, PYTHONPATH=path, code=0)
+    done = run_python(*map(str, words), cwd=place / at, timeout=870, PYTHONPATH=path, code=0)
     return done.stdout + done.stderr
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Callable[..., tuple[Any, list[bytes], dict[str, tf.Tensor]]]:
+    """Runs a pipeline on records; returns the model_run, examples of its evaluation, and what is served for them."""
+
+    def run(checkout: str, module: Path, arguments: dict[str, Any]) -> tuple[Any, list[bytes], dict[str, tf.Tensor]]:
+        run_beside(checkout, PIPELINE, tmp_path, module, json.dumps(arguments))
+        (run,) = open_metadata(tmp_path).get_artifacts_by_type("ModelRun")
+        assert tf.train.latest_checkpoint(f"{run.uri}/Format-Serving").endswith("/model.ckpt-20")
+        (files,) = tmp_path.glob("artifacts/ImportExampleGen/examples/*/Split-eval/*")
+        records = list(tf.data.TFRecordDataset(str(files), "GZIP").as_numpy_iterator())
+        (pushed,) = (tmp_path / "pushed").iterdir()
+        signature = tf.saved_model.load(str(pushed)).signatures["serving_default"]
+        return run, records, signature(examples=tf.constant(records))
+
+    return run
 
 
 @pytest.fixture
@@ -121,7 +141,8 @@ def test_bert_under_two_replicas_keeps_their_copies_equal(run, text):
     assert copies(run("bert", BERT / "replicas.py", text)) == BERTS_COPIES
 
 
-def test_berts_trainer_fn_in_a_pipeline_keeps_the_copies_of_two_replicas_equal(tmp_path, numbers):
+@pytest.mark.timeout(900)
+def test_berts_trainer_fn_in_a_pipeline_keeps_the_copies_of_two_replicas_equal(pipeline, tmp_path, numbers):
     def tokens(label: int) -> dict[str, Any]:
         ids = [2, *numbers.choices(range(7, len(VOCABULARY)), k=10), 3]
         ids[numbers.randrange(1, 11)] = 5 + label
@@ -130,17 +151,11 @@ def test_berts_trainer_fn_in_a_pipeline_keeps_the_copies_of_two_replicas_equal(t
 
     (tmp_path / "records").mkdir()
     write_records(tmp_path / "records" / "made_up", [example(**tokens(each % 2)) for each in range(256)])
-    run_beside("bert", BERT / "pipeline.py", tmp_path)
-    (log,) = tmp_path.glob("artifacts/Trainer/model_run/*/logs/chief-0.*.log")
+    arguments = {"tf1": True, "distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}}
+    run, records, served = pipeline("bert", BERT / "module.py", arguments)
+    (log,) = Path(run.uri).glob("logs/chief-0.*.log")
     assert copies(log.read_text()) == BERTS_COPIES
-    (run,) = open_metadata(tmp_path).get_artifacts_by_type("ModelRun")
-    assert tf.train.latest_checkpoint(f"{run.uri}/Format-Serving").endswith("/model.ckpt-20")
-
-    (files,) = tmp_path.glob("artifacts/ImportExampleGen/examples/*/Split-eval/*")
-    records = list(tf.data.TFRecordDataset(str(files), "GZIP").as_numpy_iterator())
     labels = [tf.train.Example.FromString(each).features.feature["label_ids"].int64_list.value[0] for each in records]
-    (pushed,) = (tmp_path / "pushed").iterdir()
-    served = tf.saved_model.load(str(pushed)).signatures["serving_default"](examples=tf.constant(records))
     accuracy = np.mean(served["probabilities"].numpy().argmax(1) == labels)
     assert run.custom_properties["eval_eval_accuracy"].double_value == pytest.approx(accuracy)
 
@@ -215,6 +230,19 @@ OF_RANKING = {"loss": -0.70740533, "metric/ndcg": 0.8034277, "metric/mrr": 0.874
 def check_numbers(output: str, expected: dict[str, float]) -> None:
     found = json.loads(output[output.rindex('{"') :].splitlines()[0])
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.timeout(900)
+def test_deepctrs_trainer_fn_is_trained_by_two_workers_in_a_pipeline(pipeline, tmp_path):
+    (tmp_path / "records").mkdir()
+    for each in Path(FOLDER or "none", "DeepCTR", "examples").glob("*.tfrecords"):
+        shutil.copy(each, tmp_path / "records")
+    workers = {"strategy": "multi_worker_mirrored", "workers": 2}
+    run, records, served = pipeline("DeepCTR", DEEPCTR / "module.py", {"distribution": {"train": workers}})
+    assert {each.name.partition(".")[0] for each in Path(run.uri).glob("logs/*.log")} >= {"chief-0", "worker-0"}
+    labels = [tf.train.Example.FromString(each).features.feature["label"].float_list.value[0] for each in records]
+    loss = tf.keras.losses.binary_crossentropy(labels, served["pred"][:, 0])
+    assert run.custom_properties["eval_LogLoss"].double_value == pytest.approx(float(loss), rel=1e-4)
 
 
 def test_a_network_of_slim_reaches_the_numbers_of_both_stacks(tmp_path):
