@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -89,15 +90,11 @@ def _constant(node: Optional[node_def_pb2.NodeDef]) -> Optional[np.ndarray]:
     return tensor_util.MakeNdarray(node.attr["value"].tensor).reshape(-1)
 
 
-class WrongCellError(ValueError):
-    """A cell that the model does not take; its text says which, and why."""
-
-
 def to_example(features: Mapping[str, Feature], columns: Sequence[str], cells: Sequence[Any]) -> bytes:
     """Returns a row as a serialized tf.Example; an empty cell is a missing feature.
 
     Raises:
-        WrongCellError: A cell is no number where the model parses one, or is empty where it needs a value.
+        ValueError: A cell is no number where the model parses one, or is empty where it needs a value.
     """
     example = tf.train.Example()
     filled = example.features.feature
@@ -107,37 +104,28 @@ def to_example(features: Mapping[str, Feature], columns: Sequence[str], cells: S
         values = cell if isinstance(cell, list) else [] if cell is None or cell == "" else [cell]
         if not values:
             if feature.needed:
-                raise WrongCellError(f"column {name} is empty, and the model needs a value")
+                raise ValueError(f"column {name} is empty, and the model needs a value")
             continue
+        whole = feature.dtype == types_pb2.DT_INT64
         try:
             if feature.dtype == types_pb2.DT_STRING:
                 texts = [each if isinstance(each, bytes) else str(each).encode() for each in values]
                 filled[name].bytes_list.value.extend(texts)
-            elif feature.dtype == types_pb2.DT_INT64:
-                filled[name].int64_list.value.extend(map(_to_int, values))
             else:
-                filled[name].float_list.value.extend(map(_to_float, values))
+                numbers = [_number(each, whole) for each in values]
+                (filled[name].int64_list if whole else filled[name].float_list).value.extend(numbers)
         except (TypeError, ValueError, OverflowError):
-            kind = "whole number" if feature.dtype == types_pb2.DT_INT64 else "finite number"
-            raise WrongCellError(f"column {name} holds {str(cell)[:_SHOWN]!r}, which is no {kind}") from None
+            kind = "whole number" if whole else "finite number"
+            raise ValueError(f"column {name} holds {str(cell)[:_SHOWN]!r}, which is no {kind}") from None
     return example.SerializeToString()
 
 
-def _to_float(value: Any) -> float:
-    if not abs(number := float(value)) <= _LARGEST:
+def _number(value: Any, whole: bool) -> Union[int, float]:
+    if whole and isinstance(value, (int, str)):
+        with contextlib.suppress(ValueError):
+            return int(value)
+    # pandas writes whole numbers as floats where another cell is empty.
+    number = float(value)
+    if not abs(number) <= _LARGEST or (whole and not number.is_integer()):
         raise ValueError
-    return number
-
-
-def _to_int(value: Any) -> int:
-    """Returns a whole number, which may be written as a float: pandas does so if another cell is empty."""
-    try:
-        return int(value) if not isinstance(value, float) else _whole(value)
-    except ValueError:
-        return _whole(float(value))
-
-
-def _whole(value: float) -> int:
-    if not value.is_integer():
-        raise ValueError
-    return int(value)
+    return int(number) if whole else number

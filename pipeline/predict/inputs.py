@@ -98,16 +98,13 @@ class Inputs:
     def __iter__(self) -> Iterator[Found]:
         """Yields the inputs in the order in which they are named."""
         for each in self._all():
-            if isinstance(each, Unread):
-                yield each
-                continue
-            columns = each.columns if isinstance(each, RowFile) else _FILE
-            self.columns = self.columns or columns
-            if columns is _FILE is self.columns or [*columns.items()] == [*self.columns.items()]:
-                yield each
-            else:
-                known = one_line(", ".join(self.columns))
-                yield Unread(each.name, f"{each.name} has other columns than the inputs before it, {known}")
+            if not isinstance(each, Unread):
+                columns = each.columns if isinstance(each, RowFile) else _FILE
+                self.columns = self.columns or columns
+                if [*columns.items()] != [*self.columns.items()]:
+                    why = f"{each.name} has other columns than the inputs before it, {', '.join(self.columns)}"
+                    each = Unread(each.name, one_line(why))
+            yield each
 
     def _all(self) -> Iterator[Found]:
         for name in self._named:

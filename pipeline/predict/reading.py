@@ -18,7 +18,7 @@ from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.data.sources.image_decoding import read_image
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.predict.features import Feature, WrongCellError, to_example
+from tfx_estimator.pipeline.predict.features import Feature, to_example
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, RowFile, Unread, to_path
 from tfx_estimator.pipeline.predict.rows import TEXT, read_rows, to_text
 
@@ -149,10 +149,10 @@ def _read_rows(file: RowFile, features: Mapping[str, Feature]) -> Iterator[Union
             name = f"{file.name}, {place}"
             try:
                 if len(cells) != len(texts):
-                    raise WrongCellError(f"the row has {len(cells)} cells, and the table {len(texts)} columns")
+                    raise ValueError(f"the row has {len(cells)} cells, and the table {len(texts)} columns")
                 kept = [to_text(cell) if is_text else cell for cell, is_text in zip(cells, texts)]
                 yield _Read(name, to_example(features, list(file.columns), cells), kept)
-            except WrongCellError as wrong:
+            except ValueError as wrong:
                 yield Unread(name, one_line(f"{name}: {wrong}"))
     except DataError as error:
         yield Unread(file.name, error.what)

@@ -68,7 +68,7 @@ def _csv(table: Any) -> Iterator[Any]:
         try:
             yield reader
         except (csv.Error, UnicodeDecodeError) as error:
-            if not reader.line_num:
+            if isinstance(error, UnicodeDecodeError) and not reader.line_num:
                 raise  # it tells the encoding
             raise damaged(table, f"after line {reader.line_num:,}: {error}", "CSV in UTF-8", _TODO) from None
 

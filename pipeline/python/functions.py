@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config.draft import join_sources
 from tfx_estimator.pipeline.python.call import call, listed, set_words, texts
 from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, PredictResult, RunResult
-from tfx_estimator.pipeline.python.rows import to_columns, write_table
+from tfx_estimator.pipeline.python.rows import to_rows, write_rows
 
 Source = Union[str, os.PathLike[str]]
 Sources = Union[Source, Sequence[Source]]
@@ -193,9 +193,8 @@ def predict(
         file, error, paths = os.path.join(folder, "answers.jsonl"), None, []
         for number, each in enumerate(inputs):
             each = list(each) if isinstance(each, Iterator) else each
-            columns = to_columns(each)
-            path = os.path.join(folder, f"rows-{number}.parquet")
-            paths += _paths(each) if columns is None else [write_table(columns, path)]
+            rows = to_rows(each)
+            paths += [write_rows(rows, os.path.join(folder, f"rows-{number}.parquet"))] if rows else _paths(each)
         try:
             call(["predict", *words, "--output", file, "--", _path(model), *paths], progress)
         except DataError as raised:

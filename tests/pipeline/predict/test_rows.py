@@ -21,6 +21,7 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.predict.features import Feature, parsed_features
+from tfx_estimator.pipeline.python.rows import to_rows
 
 pytestmark = pytest.mark.unit
 
@@ -214,21 +215,22 @@ def test_wrong_cells_are_named_and_the_rest_is_predicted(run, model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "code", "text"),
+    ("content", "text"),
     [
-        ("years,city,visits\n1,Oslo,2\n", 3, "lacks columns that"),
-        ("age;city\n1;Oslo\n", 3, "commas between columns"),
-        ("age,age\n1,2\n", 3, "several columns 'age'"),
-        ("", 3, "it is empty"),
-        ("age,city\n", 3, "there is nothing to predict"),
-        (b"age,city\n1,Troms\xf8\n", 3, "probably in LATIN1"),
-        ('age,city\n1,"Oslo\n', 3, "unexpected end of data"),
+        ("years,city,visits\n1,Oslo,2\n", "parses: age, tags"),
+        ("age;city\n1;Oslo\n", "commas between columns"),
+        ("age,age\n1,2\n", "several columns 'age'"),
+        ("", "it is empty"),
+        ("age," + "x" * 200_000, "field larger than field limit"),
+        ("age,city\n", "there is nothing to predict"),
+        (b"age,city\n1,Troms\xf8\n", "probably in LATIN1"),
+        ('age,city\n1,"Oslo\n', "unexpected end of data"),
     ],
 )
-def test_a_wrong_table_is_refused_and_nothing_is_written(run, model, tmp_path, content, code, text):
+def test_a_wrong_table_is_refused_and_nothing_is_written(run, model, tmp_path, content, text):
     table, output = tmp_path / "rows.csv", tmp_path / "out.csv"
     table.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert text in run(model, table, "--output", output, code=code)[1]
+    assert text in run(model, table, "--output", output, code=3)[1]
     assert not output.exists()
 
 
@@ -292,6 +294,8 @@ def test_python_predicts_rows_in_memory(model):
     found = table[["score_high", "score_middle", "score_low"]].to_numpy()
     np.testing.assert_allclose(found, np.concatenate([expected] * 2), atol=1e-6)
     assert "<th>score</th>" in result._repr_html_()
+    # Paths of images.
+    assert not to_rows(pandas.Series(["a.png"]))
     with pytest.raises(DeclarationError, match="the column age cannot be read"):
         tfx_estimator.predict(model, [{"age": 1}, {"age": "old"}], progress=False)
 
