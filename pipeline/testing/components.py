@@ -10,8 +10,9 @@ from typing import Any, Optional
 
 from tfx.components.trainer.executor import GenericExecutor
 from tfx.dsl.components.common.importer import Importer
-from tfx.orchestration import metadata, pipeline
+from tfx.orchestration import metadata
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable.mlmd.execution_lib import get_output_artifacts
 from tfx.types import Artifact
 from tfx.types import standard_component_specs as specs
@@ -48,7 +49,7 @@ def run_component(component: Callable[..., Any], **arguments: Any) -> Ran:
 
     Args:
         component: Its class, or a function component.
-        arguments: The component's own; artifacts, or lists of one, stand for the channels of its inputs.
+        arguments: The component's own; artifacts stand for the channels of its inputs.
 
     Returns:
         Its outputs and execution properties.
@@ -57,26 +58,15 @@ def run_component(component: Callable[..., Any], **arguments: Any) -> Ran:
         Exception: What its driver or executor raised.
     """
     root = new_folder("component")
-    importers = {}
-    for name, value in arguments.items():
-        for given in _artifacts(value):
-            proto = given.mlmd_artifact
-            own, custom = _plain(proto.properties), _plain(proto.custom_properties)
-            importer = Importer(given.uri, type(given), properties=own, custom_properties=custom)
-            importers[name] = importer.with_id(f"of_{name}")
-    channels = {name: each.outputs["result"] for name, each in importers.items()}
-    made = component(**{**arguments, **channels})
+    importers = {name: _importer(name, each) for name, each in arguments.items() if isinstance(each, Artifact)}
+    made = component(**{**arguments, **{name: each.outputs["result"] for name, each in importers.items()}})
     database = metadata.sqlite_metadata_connection_config(os.path.join(root, "metadata.sqlite"))
-    nodes = [*importers.values(), made]
+    artifacts, nodes = os.path.join(root, "artifacts"), [*importers.values(), made]
     with temporary_in(root):
-        whole = pipeline.Pipeline(
-            _NAME, os.path.join(root, "artifacts"), metadata_connection_config=database, components=nodes
-        )
-        LocalDagRunner().run(whole)
+        LocalDagRunner().run(Pipeline(_NAME, artifacts, metadata_connection_config=database, components=nodes))
     with metadata.Metadata(database) as handle:
-        store = handle.store
-        context = store.get_context_by_type_and_name("node", f"{_NAME}.{made.id}")
-        (execution,) = store.get_executions_by_context(context.id)
+        context = handle.store.get_context_by_type_and_name("node", f"{_NAME}.{made.id}")
+        (execution,) = handle.store.get_executions_by_context(context.id)
         properties = _plain(execution.custom_properties)
         properties = {name: value for name, value in properties.items() if not name.startswith("__")}
         return Ran(get_output_artifacts(handle, execution.id), properties)
@@ -86,9 +76,9 @@ def _plain(properties: Any) -> dict[str, Any]:
     return {name: getattr(value, value.WhichOneof("value")) for name, value in properties.items()}
 
 
-def _artifacts(value: Any) -> list[Artifact]:
-    listed = value if isinstance(value, list) else [value]
-    return listed if listed and all(isinstance(each, Artifact) for each in listed) else []
+def _importer(name: str, given: Artifact) -> Importer:
+    own, custom = (_plain(each) for each in (given.mlmd_artifact.properties, given.mlmd_artifact.custom_properties))
+    return Importer(given.uri, type(given), properties=own, custom_properties=custom).with_id(f"of_{name}")
 
 
 def fn_args(

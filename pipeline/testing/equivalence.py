@@ -37,13 +37,9 @@ def same_under(
         strategies: As in a declaration: `mirrored:2` has two replicas; those of one machine, on logical CPUs.
         model_fn: A function of a module that can be imported, without randomness such as dropout.
         params: The model_fn's own.
-        shape: Shape of a made-up example, without the batch.
-        classes: Number of the made-up classes.
-        examples: Number of examples in a batch, a multiple of the replicas.
+        shape, classes, examples, features, labels: A batch, as of `call_model_fn`; a multiple of the replicas.
         steps: Number of training steps.
         tolerance: Largest allowed difference of a variable.
-        features: Arrays [examples, …] by name, in place of made-up ones.
-        labels: An array [examples, …].
 
     Returns:
         The largest difference under each strategy.
@@ -61,11 +57,8 @@ def same_under(
     one, *others = fresh.ask(command, request, is_keras_3=False).values()
     largest = {}
     for strategy, variables in zip(strategies, others):
-        apart = {
-            name: float(np.max(np.abs(each - one[name]), initial=0.0))
-            for name, each in variables.items()
-            if name in one
-        }
+        shared = variables.keys() & one.keys()
+        apart = {name: float(np.max(np.abs(variables[name] - one[name]), initial=0.0)) for name in sorted(shared)}
         largest[strategy] = max(apart.values())
         wrong = {name: each for name, each in apart.items() if not each <= tolerance}
         shown = ", ".join(f"{name} is {each:.2g}" for name, each in wrong.items())
@@ -80,17 +73,17 @@ def train(request: Any) -> dict[str, dict[str, np.ndarray]]:
     from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
     from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
     from tfx_estimator.pipeline.config.distribution import Distribution
+    from tfx_estimator.pipeline.testing.model_fns import estimator_of
 
     bring_back_estimator()
     (module, name), params, features, labels, strategies, steps, folder = request
     model_fn = operator.attrgetter(name)(importlib.import_module(module))
     sections = [Distribution.parse_obj({"train": each}).train for each in strategies]
     configure_devices(*sections)
-    named = {} if params is None else {"params": dict(params)}
 
     def estimator(place: str, strategy: Any = None, weights: Optional[str] = None) -> Any:
-        config = tf.estimator.RunConfig(tf_random_seed=1, train_distribute=strategy)
-        return tf.estimator.Estimator(model_fn, f"{folder}/{place}", config, warm_start_from=weights, **named)
+        config = tf.estimator.RunConfig(f"{folder}/{place}", tf_random_seed=1, train_distribute=strategy)
+        return estimator_of(model_fn, params, config, weights)
 
     def batches(replicas: int) -> tf.data.Dataset:
         # An Estimator's input_fn makes the batches of a replica.

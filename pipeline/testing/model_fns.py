@@ -116,14 +116,17 @@ def _constants(values: Any) -> Any:
     return tf.nest.map_structure(tf.constant, values, expand_composites=True)
 
 
-def estimator_of(model_fn: Any, params: Optional[Mapping[str, Any]] = None, config: Any = None) -> Any:
-    """Returns an Estimator of a model_fn, in a folder of the test; one that is given is returned itself."""
+def estimator_of(
+    model_fn: Any, params: Optional[Mapping[str, Any]] = None, config: Any = None, weights: Optional[str] = None
+) -> Any:
+    """Returns an Estimator of a model_fn, by default in a folder of the test; one that is given is returned itself."""
     bring_back_estimator()
     if isinstance(model_fn, (tf.estimator.Estimator, _V1.estimator.Estimator)):
         return model_fn
     config = config or tf.estimator.RunConfig(tf_random_seed=1)
     named = {} if params is None else {"params": dict(params)}
-    return tf.estimator.Estimator(model_fn, new_folder("model"), config, **named)
+    folder = config.model_dir or new_folder("model")
+    return tf.estimator.Estimator(model_fn, folder, config, warm_start_from=weights, **named)
 
 
 def _check_averages(graph: tf.Graph, train_op: tf.Operation) -> None:

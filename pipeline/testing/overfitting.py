@@ -39,15 +39,12 @@ def overfits(
         target: A model_fn, an Estimator, a compiled Keras model, or a network function of `trainer.model`, which gets
             the number of classes.
         params: The function's own.
-        shape: Shape of a made-up example, without the batch: named `image` if it has three dimensions, else `x`.
-        classes: Number of the made-up classes.
-        examples: Number of the made-up examples.
         steps: Number of training steps.
         share: The last step's loss is at most this share of the first one's.
         accuracy: At least this share of the examples gets its own class, if the labels are integers and there is a
             prediction class_ids, classes, class, probabilities, logits or scores.
-        features: Arrays [batch, …] by name, or as the Keras model takes them, in place of made-up ones.
-        labels: An array [batch, …]: integers are classes.
+        shape, classes, examples, features, labels: A batch, as of `call_model_fn`; a Keras model gets its arrays as
+            they are. Integer labels are classes.
         trainer: For a network function: options of the declaration's section `trainer`, such as its optimizer.
 
     Returns:

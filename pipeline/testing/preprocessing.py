@@ -14,13 +14,14 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from apache_beam import Create, Pipeline
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+from tensorflow_transform.tf_metadata.dataset_metadata import DatasetMetadata
+from tfx_bsl.public.tfxio import TFExampleBeamRecord
 
 from tfx_estimator.components.transform.executor import checked
 from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
 from tfx_estimator.pipeline.testing.rows import Row, schema_of, serialize
 
-_OPTIONS = ["--direct_num_workers=1", "--direct_running_mode=in_memory"]
+_OPTIONS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
 
 
 def preprocess(
@@ -49,15 +50,13 @@ def preprocess(
         UserCodeError: The function returns no dict of tensors.
     """
     __tracebackhide__ = True
-    if callable(preprocessing_fn):
-        folder = analyze(preprocessing_fn, rows, schema, custom_config)
-    else:
-        assert (schema, custom_config) == (None, None), "a TransformGraph has a schema and a custom_config of its own"
-        folder = preprocessing_fn.uri
+    is_function = callable(preprocessing_fn)
+    folder = analyze(preprocessing_fn, rows, schema, custom_config) if is_function else preprocessing_fn.uri
     graph = tft.TFTransformOutput(folder)
     spec = graph.raw_feature_spec()
     records = serialize(rows)
-    transform = _in_float32(graph.transform_raw_features)
+    # Keras would cast the inputs to the half precision of an earlier test.
+    transform = graph.transform_features_layer().call
     found = _rows_of(transform(tf.io.parse_example(records, spec)))
     labels = {label} if isinstance(label, str) else set(label)
     asked = {name: each for name, each in spec.items() if name not in labels}
@@ -74,22 +73,6 @@ def preprocess(
     return found
 
 
-def _in_float32(transform: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a call of a Keras layer, which would cast its inputs to the half precision of an earlier test."""
-    mixed_precision = tf.keras.mixed_precision
-
-    @functools.wraps(transform)
-    def call(features: Any) -> Any:
-        before = mixed_precision.global_policy()
-        mixed_precision.set_global_policy("float32")
-        try:
-            return transform(features)
-        finally:
-            mixed_precision.set_global_policy(before)
-
-    return call
-
-
 def analyze(
     preprocessing_fn: Callable[..., Any],
     rows: Sequence[Row],
@@ -97,34 +80,19 @@ def analyze(
     custom_config: Optional[Mapping[str, Any]] = None,
 ) -> str:
     """Writes a preprocessing_fn's transform graph; returns its folder."""
-    records = serialize(rows)
     function = checked(preprocessing_fn)
     if "custom_config" in inspect.signature(preprocessing_fn).parameters:
         function = functools.partial(function, custom_config=dict(custom_config or {}))
-    spec = schema_utils.schema_as_feature_spec(schema or schema_of(rows)).feature_spec
-    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
-    raw = [{name: _plain(each) for name, each in _instance(record, spec).items()} for record in records]
+    schema = schema or schema_of(rows)
+    source = TFExampleBeamRecord("memory", schema=schema)
     folder = new_folder("analyzed")
     graph = os.path.join(folder, "graph")
-    scratch = os.path.join(folder, "scratch")
-    with temporary_in(folder), Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=scratch):
-        analyzed = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(function)
-        _ = analyzed | tft_beam.WriteTransformFn(graph)
-        _ = metadata | tft_beam.WriteMetadata(os.path.join(graph, tft.TFTransformOutput.RAW_METADATA_DIR), pipeline)
+    raw_metadata = os.path.join(graph, tft.TFTransformOutput.RAW_METADATA_DIR)
+    with temporary_in(folder), Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(os.path.join(folder, "scratch")):
+        raw = pipeline | Create(serialize(rows)) | source.BeamSource()
+        _ = (raw, source.TensorAdapterConfig()) | tft_beam.AnalyzeDataset(function) | tft_beam.WriteTransformFn(graph)
+        _ = DatasetMetadata(schema) | tft_beam.WriteMetadata(raw_metadata, pipeline)
     return graph
-
-
-def _instance(record: bytes, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an example as TensorFlow Transform takes it."""
-    parsed = tf.io.parse_single_example(record, dict(spec))
-    return {
-        name: each.values.numpy() if isinstance(each, tf.SparseTensor) else each.numpy()
-        for name, each in parsed.items()
-    }
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def _rows_of(features: Mapping[str, Any]) -> dict[str, list[np.ndarray]]:
