@@ -29,12 +29,13 @@ class Evaluator(tfx_evaluator.Evaluator):
     A model spec without a `prediction_key` gets the one that fits, and sparse categorical metrics are configured for
     its content: probabilities, logits, or the probability of the second of two classes.
 
-    Slices may also use features that a preprocessing_fn returns. All else is as in TFX. The choice follows from the
+    Slices may also use features that a preprocessing_fn returns; and label and weight, if the model spec names
+    `transform_features` among its `preprocessing_function_names`. All else is as in TFX. The choice follows from the
     model, so the cache key does not change.
 
     Args:
         *args: As of `tfx.components.Evaluator`.
-        transform_graph: Channel of Transform's output; required for slices by features that the examples lack.
+        transform_graph: Channel of Transform's output; required for features that the examples lack.
         found_baseline: Placeholder of a BaselineFinder's output, in place of the channel `baseline_model`. A step of
             Kubeflow Pipelines 2 reads it.
         **kwargs: As of `tfx.components.Evaluator`.

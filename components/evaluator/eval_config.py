@@ -11,6 +11,7 @@ from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto.config_pb2 import ExampleWeightOptions, PerSliceMetricThreshold
 
 from tfx_estimator.components.evaluator import skill
+from tfx_estimator.components.evaluator.extractors import TRANSFORM_FEATURES
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.evaluator import (
     ACCURACIES,
@@ -40,8 +41,6 @@ _MISSPELT = {
 _LISTED = "ConfusionMatrixAtThresholds"
 # The only one of TFMA's own metrics that compares labels with scores as Keras does.
 _AS_KERAS = "BinaryCrossEntropy"
-# TFX's name of the model's attribute that applies the transform graph.
-TRANSFORM_FEATURES = "transform_features"
 # How much of the latest blessed model's loss the model's may be higher by.
 _RISE = 0.01
 

@@ -15,13 +15,11 @@ from tfx.utils import io_utils, path_utils, proto_utils
 
 from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_baseline
 from tfx_estimator.components.evaluator.completion import Extras, complete, extracting, reads_probabilities
-from tfx_estimator.components.evaluator.eval_config import TRANSFORM_FEATURES
-from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features
+from tfx_estimator.components.evaluator.extractors import FUNCTION, TRANSFORM_FEATURES, check_features
 from tfx_estimator.components.evaluator.skill import kind_of
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
-from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.task import BINARY, REGRESSION
 
@@ -122,21 +120,11 @@ def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
         return ()
     raw = [feature.name for feature in _schema(inputs).feature]
     output = tft.TFTransformOutput(artifact_utils.get_single_uri(inputs[TRANSFORM_GRAPH]))
-    returned, spec = output.transformed_feature_spec(), config.model_specs[0]
-    features = check_features(config, raw, returned)
-    if TRANSFORM_FEATURES not in spec.preprocessing_function_names:
-        return features
-    # TFMA would call an attribute of the model, which an Estimator's export has not.
-    spec.preprocessing_function_names.remove(TRANSFORM_FEATURES)
-    made = [name for name in (spec.label_key, spec.example_weight_key) if name in returned]
-    if spec.label_key not in (*raw, *made):
-        known = ", ".join(dict.fromkeys((*returned, *raw)))
-        raise UserCodeError(
-            f"there is no label `{spec.label_key}`: the examples and the preprocessing_fn have {known}",
-            expected=f"one of {known}",
-            todo="correct data.label, or return the label from the preprocessing_fn",
-        )
-    return tuple(dict.fromkeys((*features, *made)))
+    features = check_features(config, raw, output.transformed_feature_spec())
+    # TFMA would call this attribute of the model, which an Estimator's export has not.
+    if TRANSFORM_FEATURES in (names := config.model_specs[0].preprocessing_function_names):
+        names.remove(TRANSFORM_FEATURES)
+    return features
 
 
 def _num_classes(inputs: Artifacts, label: str) -> Optional[int]:

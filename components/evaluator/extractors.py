@@ -24,6 +24,9 @@ from tfx_estimator.pipeline.config.evaluator import FEATURES, MEAN
 from tfx_estimator.pipeline.config.problems import nearest
 
 FUNCTION = f"{__name__}.custom_extractors"
+# TFX's name of a model's attribute that applies the transform graph. A model spec that names it has its label, and its
+# weight, of what the graph returns, as far as it returns them.
+TRANSFORM_FEATURES = "transform_features"
 
 
 def custom_extractors(eval_shared_model: Any, eval_config: tfma.EvalConfig, tensor_adapter_config: Any) -> list[Any]:
@@ -154,10 +157,10 @@ def find_averaged(config: tfma.EvalConfig) -> tuple[str, ...]:
 
 
 def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mapping[str, Any]) -> tuple[str, ...]:
-    """Checks that the features of slices and means exist, with a suitable shape and type.
+    """Checks that the features of slices and means exist, with a suitable shape and type; and that the label exists.
 
     Returns:
-        Those that the preprocessing_fn must return: see `find_features`.
+        Those that the Evaluator takes from the transform graph: see `find_features`, and the label and the weight.
     """
     wanted, averaged, sliced = find_features(config, raw), find_averaged(config), find_sliced(config)
     known = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
@@ -181,7 +184,18 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
                 todo="return one under another name from the preprocessing_fn, for example by tft.bucketize; or remove "
                 f"`{name}`",
             )
-    return wanted
+    (spec,) = config.model_specs
+    if TRANSFORM_FEATURES not in spec.preprocessing_function_names:
+        return wanted
+    if (label := spec.label_key) not in (*returned, *raw):
+        near = nearest(label, known)
+        raise UserCodeError(
+            f"data.label: there is no feature `{label}`: the examples and the preprocessing_fn have {', '.join(known)}",
+            expected=f"one of {', '.join(known)}",
+            todo=f"did you mean `{near}`?" if near else "return it from the preprocessing_fn",
+        )
+    made = (name for name in (label, spec.example_weight_key) if name in returned)
+    return tuple(dict.fromkeys((*wanted, *made)))
 
 
 def _check_shape(name: str, spec: Any, averaged: bool) -> None:

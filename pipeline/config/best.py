@@ -18,7 +18,7 @@ _LESS = re.compile(
 )
 _MORE = re.compile(
     r"acc(uracy)?($|_)|auc|precision|recall|(^|_)f1|sensitivity|specificity|cosine_similarity|matthews|(^|_)r2"
-    r"|true_?(positive|negative)|(^|_)(tpr|tnr|ppv|npv)($|_)"
+    r"|true_?(positive|negative)|(^|_)(tpr|tnr|ppv|npv|skill)($|_)"
 )
 
 

@@ -45,6 +45,8 @@ BINARY = {"logistic": (FLOAT, (None, 1), "Sigmoid"), "class_ids": (INT, (None, 1
         pytest.param({"dense_1": (FLOAT, (None, 10), "BiasAdd")}, None, 10, ("dense_1", True, False), id="linear"),
         pytest.param({"scores": (FLOAT, (None, 64)), "a": (FLOAT, (None, 10))}, None, 10, ("a", False, False)),
         pytest.param({"a": (FLOAT, (None, 10)), "b": (FLOAT, (None, 10))}, "b", 10, ("b", False, False), id="declared"),
+        pytest.param({"a": (FLOAT, (None, 1), "BiasAdd"), "b": (FLOAT, (None, 3))}, None, 1, ("a",), id="regression"),
+        pytest.param({"a": (FLOAT, (None, 2)), "b": (INT, (None, 1))}, None, 1, None, id="two numbers, a regression"),
     ],
 )
 def test_the_scores_are_found_by_name_kind_and_shape(kinds, declared, classes, expected):

@@ -195,13 +195,12 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], task: Ta
     import tensorflow_transform as tft
 
     from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.components.evaluator.extractors import check_features, find_features
+    from tfx_estimator.components.evaluator.extractors import check_features
     from tfx_estimator.components.evaluator.trial import try_metrics
 
     config = eval_config(declaration.evaluator, task)
-    if find_features(config, (IMAGE, LABEL)):
-        returned = tft.TFTransformOutput(inputs["transform_graph"][0].uri).transformed_feature_spec()
-        check_features(config, (IMAGE, LABEL), returned)
+    graph = tft.TFTransformOutput(inputs["transform_graph"][0].uri)
+    check_features(config, tuple(graph.raw_feature_spec()), graph.transformed_feature_spec())
     if declaration.evaluator.metrics:
         try_metrics(config, task)
 

@@ -232,7 +232,10 @@ def test_classes_of_a_table_are_measured_as_those_of_images_and_gated_by_skill(i
 
 
 def test_a_label_that_nothing_returns_is_named(inputs, tmp_path):
-    with pytest.raises(UserCodeError, match=r"no label `tip_xf`: .* have size, tips_xf, w, x_xf, fare, "):
+    with pytest.raises(
+        UserCodeError,
+        match=r"no feature `tip_xf`: .* have size, tips_xf, w, x_xf, fare, .*\n.*\n.*did you mean `tips_xf`",
+    ):
         evaluate(inputs, tmp_path, constant(0.5), Task(BINARY, "tip_xf", preprocessed=True))
 
 

@@ -62,6 +62,12 @@ def _try(*metrics):
 
 
 OWN_NAME = {"name": "AUC", "options": {"name": "other"}}
+
+
+def _held(name, **threshold):
+    return {"name": name, "threshold": threshold}
+
+
 LABEL = {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}}
 
 
@@ -83,6 +89,19 @@ LABEL = {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}}
 )
 def test_metrics_that_tfma_can_measure_pass(metrics):
     _try(*metrics)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics"),
+    [
+        ("binary", ["Precision", _held("Skill", lower=0.1), _held("BinaryCrossentropy", upper=0.5)]),
+        ("regression", ["MeanAbsolutePercentageError", _held("MeanAbsoluteError", upper=2.0)]),
+        ("classes", ["Skill", "AUC"]),
+    ],
+)
+def test_metrics_of_a_table_s_single_score_or_number_pass(kind, metrics):
+    task = Task(kind, "tips", preprocessed=True)
+    try_metrics(eval_config(EvaluatorSection(metrics=metrics), task), task)
 
 
 def _metric(name, **options):
