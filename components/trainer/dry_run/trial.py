@@ -17,7 +17,7 @@ from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
-from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.class_weights import BALANCED
