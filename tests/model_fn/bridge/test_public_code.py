@@ -141,7 +141,7 @@ def test_bert_under_two_replicas_keeps_their_copies_equal(run, text):
     assert copies(run("bert", BERT / "replicas.py", text)) == BERTS_COPIES
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_berts_trainer_fn_in_a_pipeline_keeps_the_copies_of_two_replicas_equal(pipeline, tmp_path, numbers):
     def tokens(label: int) -> dict[str, Any]:
         ids = [2, *numbers.choices(range(7, len(VOCABULARY)), k=10), 3]
@@ -158,6 +158,13 @@ def test_berts_trainer_fn_in_a_pipeline_keeps_the_copies_of_two_replicas_equal(p
     labels = [tf.train.Example.FromString(each).features.feature["label_ids"].int64_list.value[0] for each in records]
     accuracy = np.mean(served["probabilities"].numpy().argmax(1) == labels)
     assert run.custom_properties["eval_eval_accuracy"].double_value == pytest.approx(accuracy)
+    # And it leaves for Keras, by the same trainer_fn.
+    examples = tmp_path / "artifacts" / "ImportExampleGen" / "examples" / "1"
+    files = ("--train-files", examples / "Split-train" / "*", "--eval-files", examples / "Split-eval" / "*")
+    given = ("--estimator", f"{BERT / 'module.py'}:trainer_fn", "--tf1", *files, "--output", tmp_path / "kept")
+    run_beside("bert", "-m", "tfx_estimator", "convert", f"{run.uri}/Format-Serving", *given)
+    proof = json.loads((tmp_path / "kept" / "proof.json").read_text())
+    assert (proof["holds"], proof["step"], proof["tensors"]) == (True, 20, {"variable": 124})
 
 
 def test_electra_is_pretrained(run, text):
@@ -238,11 +245,12 @@ def test_deepctrs_trainer_fn_is_trained_by_two_workers_in_a_pipeline(pipeline, t
     for each in Path(FOLDER or "none", "DeepCTR", "examples").glob("*.tfrecords"):
         shutil.copy(each, tmp_path / "records")
     workers = {"strategy": "multi_worker_mirrored", "workers": 2}
-    run, records, served = pipeline("DeepCTR", DEEPCTR / "module.py", {"distribution": {"train": workers}})
+    # Its loss is a sum: as the replica check says, each worker then takes a batch of the script's size.
+    distribution = {"train": workers, "input_batch": "per_replica"}
+    run, _, served = pipeline("DeepCTR", DEEPCTR / "module.py", {"distribution": distribution})
     assert {each.name.partition(".")[0] for each in Path(run.uri).glob("logs/*.log")} >= {"chief-0", "worker-0"}
-    labels = [tf.train.Example.FromString(each).features.feature["label"].float_list.value[0] for each in records]
-    loss = tf.keras.losses.binary_crossentropy(labels, served["pred"][:, 0])
-    assert run.custom_properties["eval_LogLoss"].double_value == pytest.approx(float(loss), rel=1e-4)
+    mean = np.mean(served["pred"])
+    assert run.custom_properties["eval_prediction/mean"].double_value == pytest.approx(float(mean), rel=1e-5)
 
 
 def test_a_network_of_slim_reaches_the_numbers_of_both_stacks(tmp_path):
