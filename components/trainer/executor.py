@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -16,6 +17,7 @@ from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.in_python import reword
 from tfx_estimator.components.inventory import checks_inputs
+from tfx_estimator.components.tfds_example_gen.properties import LABEL_NAMES
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
@@ -97,6 +99,8 @@ class Executor(base_executor.BaseExecutor):
             model_run.set_float_custom_property("train_epochs", float(declared.trainer.train_epochs))
         for name, text in outcome.texts().items():
             model_run.set_string_custom_property(name, text)
+        if declared.table:
+            model_run.set_string_custom_property(LABEL_NAMES, json.dumps(declared.label_names))
 
 
 def _train(job: Job, settings: Settings, logs: str) -> Outcome:

@@ -83,6 +83,9 @@ def check_table(case: Case) -> Iterator[Problem]:
         what = "a table that is not on this machine is not read here"
         yield Problem("data.csv", what, "data.schema and data.task", "declare both", value=data.csv)
     yield from _splits(data.splits)
+    if case.evaluator.min_accuracy and isinstance(reading, TableReading) and task_of_label(data, reading) == REGRESSION:
+        todo = "remove it; or add to evaluator.metrics: {name: MeanAbsoluteError, threshold: {upper: VALUE}}"
+        yield Problem("evaluator.min_accuracy", "a regression has no accuracy", "", todo)
     path = case.trainer.path
     if case.trainer.model is not None and path != "estimator":
         what, todo = "tables are trained by an Estimator, or by a module file's run_fn", "set trainer.path: estimator"

@@ -56,7 +56,7 @@ def add_outputs(results: Summary, outputs: Outputs) -> None:
     """Adds the components' results to a summary, which has their states already."""
     if examples := outputs.get((EXAMPLE_GEN, "examples")):
         _read_examples(results, examples)
-    elif statistics := outputs.get((_STATISTICS, "statistics")):
+    elif not results.examples and (statistics := outputs.get((_STATISTICS, "statistics"))):
         results.examples = dict(_count(statistics))
         results.evaluated_split = next(reversed(results.examples), "")
     if tuned := outputs.get(("Tuner", "tuner_results")):
@@ -125,6 +125,7 @@ def _count(statistics: Output) -> Iterator[tuple[str, int]]:
 def _read_training(results: Summary, model_run: Output) -> None:
     properties = model_run.properties
     results.model_run = model_run.uri
+    results.label_names = tuple(model_run.read_json(LABEL_NAMES) or results.label_names)
     results.training = {name: value for name, value in properties.items() if isinstance(value, float)}
     for name in ("exported", "stopped_early", "learning_rate", "stages"):
         setattr(results, name, properties.get(name) or None)

@@ -68,6 +68,7 @@ def test_a_table_without_code_is_trained_blessed_pushed_and_cached(tmp_path):
     assert {state for node, state in workdir.states("plain").items() if node != "BaselineResolver"} == {"cached"}
 
 
+@pytest.mark.long
 def test_words_are_classes_in_their_order_and_a_number_is_a_regression(tmp_path):
     folder = copy_example("canned-estimator-csv", tmp_path)
     workdir = _declare(folder, "words", "dnn", "size")
@@ -83,6 +84,7 @@ def test_words_are_classes_in_their_order_and_a_number_is_a_regression(tmp_path)
     assert results["blessed"] is True
 
 
+@pytest.mark.long  # tests/components/evaluator/test_tables.py measures the same gate
 def test_a_model_that_answers_the_base_rate_is_not_blessed(tmp_path):
     folder = copy_example("canned-estimator-csv", tmp_path)
     workdir = _declare(folder, "constant", "linear")
