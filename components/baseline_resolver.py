@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from tfx import types
@@ -58,9 +58,18 @@ class BaselineStrategy(LatestBlessedModelStrategy):
             others["model"] = [model for model in others["model"] if model.id not in damaged]
 
 
-def write_comparable(model: types.Artifact, examples: Sequence[types.Artifact], outputs: Sequence[str]) -> None:
-    """Sets the property of a trained model by which models are comparable: its data set, and its served outputs."""
-    data = [
+def write_comparable(
+    model: types.Artifact,
+    examples: Sequence[types.Artifact],
+    outputs: Sequence[str],
+    table: Optional[Mapping[str, Any]] = None,
+) -> None:
+    """Sets the property of a trained model by which models are comparable: its data set, and its served outputs.
+
+    Args:
+        table: Of a table, the fields of its `Task`, which say what is predicted.
+    """
+    data: list[dict[str, Any]] = [
         {name: artifact.get_string_custom_property(name) for name in (DATASET, IMAGE_SHAPE, LABEL_NAMES)}
         for artifact in examples
     ]
@@ -68,6 +77,8 @@ def write_comparable(model: types.Artifact, examples: Sequence[types.Artifact], 
         if test := artifact.get_string_custom_property(TEST):
             # A model of another test split, or none, may have been trained on these examples.
             values[TEST] = test
+    if table:
+        data = [dict(table)]
     model.set_string_custom_property(_PROPERTY, json.dumps({"data": data, "outputs": list(outputs)}, sort_keys=True))
 
 
@@ -101,6 +112,7 @@ def _comparable_of(model: types.Artifact) -> dict[str, Any]:
 def _differences(latest: dict[str, Any], own: dict[str, Any]) -> list[str]:
     """Names the differences between a model and the candidate."""
     titles = {DATASET: "data set", IMAGE_SHAPE: "image shape", LABEL_NAMES: "class names", TEST: "test split"}
+    titles |= {"kind": "task", "label": "label", "names": "class names", "weight": "weight"}
     found = [
         title
         for key, title in titles.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from typing import Any, Union
 
 import tensorflow as tf
@@ -13,11 +13,6 @@ from tfx_estimator.pipeline.config.task import REGRESSION
 # Rarer words share a bucket with unknown and missing ones.
 _MOST_WORDS = 10_000
 _Feature = Union[tf.Tensor, tf.SparseTensor]
-
-
-def file_name(feature: str) -> str:
-    """Returns the name of a feature's vocabulary."""
-    return re.sub(r"\W", "_", feature)
 
 
 def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any]) -> dict[str, tf.Tensor]:
@@ -36,26 +31,34 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
     outputs = {}
     for name, values in inputs.items():
         if name == label:
-            outputs[name] = _label(_dense(values), custom_config)
+            outputs[name] = _label(values, custom_config)
         elif name == weight:
             outputs[name] = tf.cast(_dense(values, 1), tf.float32)
         elif values.dtype == tf.string:
-            outputs[name] = tft.compute_and_apply_vocabulary(
-                _dense(values), top_k=_MOST_WORDS, num_oov_buckets=1, vocab_filename=file_name(name)
-            )
+            outputs[name] = tft.compute_and_apply_vocabulary(_dense(values), top_k=_MOST_WORDS, num_oov_buckets=1)
         else:
             outputs[name] = _dense(tft.scale_to_z_score(tf.cast(values, tf.float32)))
     return outputs
 
 
-def _label(values: tf.Tensor, task: dict[str, Any]) -> tf.Tensor:
+def _label(values: _Feature, task: dict[str, Any]) -> tf.Tensor:
+    """Returns the label, [batch]; without one, or of an unknown class, what no head takes: -1, or nan of a regression.
+
+    An assertion would also run where a model is served, whose rows have no label.
+    """
     if task["kind"] == REGRESSION:
-        return tf.cast(values, tf.float32)
+        return _dense(tf.cast(values, tf.float32), math.nan)
+    labels = _dense(values, "" if values.dtype == tf.string else -1)
     if not task["names"]:
-        return tf.cast(values, tf.int64)
-    words = values if values.dtype == tf.string else tf.strings.as_string(values)
-    places = tf.lookup.KeyValueTensorInitializer(list(task["names"]), tf.range(len(task["names"]), dtype=tf.int64))
-    return tf.lookup.StaticHashTable(places, -1).lookup(words)
+        return tf.cast(labels, tf.int64)
+    read: Any = str if labels.dtype == tf.string else float if labels.dtype.is_floating else _whole
+    # [batch, classes]
+    equal = tf.equal(labels[:, tf.newaxis], tf.constant([read(name) for name in task["names"]], labels.dtype))
+    return tf.where(tf.reduce_any(equal, 1), tf.argmax(tf.cast(equal, tf.int32), 1), -1)
+
+
+def _whole(name: str) -> int:
+    return int(float(name))
 
 
 def _dense(values: _Feature, missing: Any = None) -> tf.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,12 +23,14 @@ def dnn(features: dict[str, tf.Tensor], labels: Any, mode: str, params: _Params,
     Args:
         features: float32 or int64 [batch], as `by_schema` returns them.
         labels: [batch]: int64, or float32 of a regression.
-        params: `task`, `num_classes`, `vocabularies` (sizes by feature), `weight`, `optimizer`, `train_steps`; and of
-            `trainer.params`: `hidden_units`, `embedding_size`, `dropout`, `batch_norm`.
+        params: `task`, `num_classes`, `vocabularies` (categories by feature), `weight`, `optimizer`, `train_steps`; of
+            a regression `label_mean` and `label_deviation`; and of `trainer.params`: `hidden_units`,
+            `embedding_size`, `dropout`, `batch_norm`.
 
     Returns:
         The EstimatorSpec.
     """
+    features, params = _in_scopes(features, params)
     numbers, words = _columns(features, params)
     deep = {"feature_columns": numbers + _embedded(words, params), **_deep(params)}
     return _spec("DNN", {**deep, "optimizer": _optimizer(params)}, features, labels, mode, params, config)
@@ -35,6 +38,7 @@ def dnn(features: dict[str, tf.Tensor], labels: Any, mode: str, params: _Params,
 
 def linear(features: dict[str, tf.Tensor], labels: Any, mode: str, params: _Params, config: Any) -> Any:
     """A linear model, as `LinearClassifier` and `LinearRegressor`. See `dnn`."""
+    features, params = _in_scopes(features, params)
     numbers, words = _columns(features, params)
     wide = {"feature_columns": numbers + words, "optimizer": _optimizer(params)}
     return _spec("Linear", wide, features, labels, mode, params, config)
@@ -42,6 +46,7 @@ def linear(features: dict[str, tf.Tensor], labels: Any, mode: str, params: _Para
 
 def wide_deep(features: dict[str, tf.Tensor], labels: Any, mode: str, params: _Params, config: Any) -> Any:
     """Words linearly, by Ftrl, and a deep network of all, as `DNNLinearCombinedClassifier`. See `dnn`."""
+    features, params = _in_scopes(features, params)
     numbers, words = _columns(features, params)
     deep = {f"dnn_{name}": value for name, value in _deep(params).items()}
     both = {
@@ -59,7 +64,24 @@ def _columns(features: dict[str, tf.Tensor], params: _Params) -> tuple[list[Any]
     column, sizes = tf.feature_column, params["vocabularies"]
     used = [name for name in sorted(features) if name != params["weight"]]
     numbers = [column.numeric_column(name, dtype=features[name].dtype) for name in used if name not in sizes]
-    return numbers, [column.categorical_column_with_identity(name, sizes[name]) for name in used if name in sizes]
+    words = [name for name in used if name in sizes]
+    # Unknown words are in the last category.
+    return numbers, [
+        column.categorical_column_with_identity(name, sizes[name], default_value=sizes[name] - 1) for name in words
+    ]
+
+
+def _in_scopes(features: dict[str, tf.Tensor], params: _Params) -> tuple[dict[str, tf.Tensor], _Params]:
+    """Renames features whose names TensorFlow does not take for a variable scope."""
+    names: dict[str, str] = {}
+    for name in sorted(features):
+        scope = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+        is_free = re.match(r"[A-Za-z0-9.]", scope) and scope not in names.values()
+        names[name] = scope if is_free else f"f{len(names)}{scope}"
+    sizes = {names[name]: size for name, size in params["vocabularies"].items() if name in names}
+    weight = names.get(params["weight"], params["weight"])
+    renamed = {names[name]: each for name, each in features.items()}
+    return renamed, {**params, "vocabularies": sizes, "weight": weight}
 
 
 def _embedded(words: list[Any], params: _Params) -> list[Any]:
@@ -91,9 +113,20 @@ def _spec(
     config: Any,
 ) -> Any:
     """Calls the model_fn of a canned Estimator."""
-    arguments = {**arguments, "weight_column": params["weight"] or None, "config": config}
+    weight = params["weight"] or None
+    mean, deviation = params.get("label_mean", 0.0), params.get("label_deviation", 1.0)
     if params["task"] == REGRESSION:
-        canned = getattr(tf.estimator, f"{kind}Regressor")(**arguments)
+
+        def loss(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+            # The model learns standardised labels: prices, say, would take it millions of steps.
+            return tf.math.squared_difference((labels - mean) / deviation, logits)
+
+        head = tf.estimator.RegressionHead(
+            weight_column=weight, loss_fn=loss, inverse_link_fn=lambda logits: logits * deviation + mean
+        )
+    elif params["num_classes"] > 2:
+        head = tf.estimator.MultiClassHead(params["num_classes"], weight_column=weight)
     else:
-        canned = getattr(tf.estimator, f"{kind}Classifier")(n_classes=max(params["num_classes"], 2), **arguments)
+        head = tf.estimator.BinaryClassHead(weight_column=weight)
+    canned = getattr(tf.estimator, f"{kind}Estimator")(head, config=config, **arguments)
     return canned.model_fn(features, labels, mode, config)

@@ -89,7 +89,7 @@ class Executor(base_executor.BaseExecutor):
                 return
             check_claim()
             outputs = export.publish(job.exports_dir, model.uri)
-            write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
+            write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs, declared.table)
             training_folder.publish(folder, model_run.uri)
             scratch.note(scratch.TRAINING_FOLDER, "")
         read_files.keep(model_run, read_files.of_training(model_run.uri))

@@ -41,6 +41,10 @@ def run(args: argparse.Namespace) -> int:
             say(line)
         return 0
     section, declared = _section(args.source)
+    if section.csv:
+        for line in _describe_table(section.csv):
+            say(line)
+        return 0
     found = read(section.dataset, section.splits.names())
     say(one_line(f"{found.layout if found else 'data set'}: {section.dataset}"))
     if found and found.refusal:

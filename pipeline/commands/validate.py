@@ -91,6 +91,8 @@ def check(
 
 def summarise(declaration: Declaration) -> str:
     """Returns a declaration in one line."""
+    from tfx_estimator.pipeline.config.table import kind_of
+
     data, trainer, train = declaration.data, declaration.trainer, declaration.trainer.distribution.train
     count = train.devices.count
     kind = "GPUs" if train.devices.gpu else "logical CPUs"
@@ -103,4 +105,5 @@ def summarise(declaration: Declaration) -> str:
     least = f"accuracy {declaration.evaluator.min_accuracy:g}"
     blessed = "blessed above the constant predictor" if data.csv else f"blessed from {least}"
     tuned = f"{declaration.tune.summary}, " if declaration.tune else ""
-    return f"{data.csv or data.dataset} -> {trainer.model or trainer.module_file}, {steps}, {where}, {tuned}{blessed}"
+    from_data = f"{data.csv}, {kind_of(data)} `{data.label}`" if data.csv else data.dataset
+    return f"{from_data} -> {trainer.model or trainer.module_file}, {steps}, {where}, {tuned}{blessed}"

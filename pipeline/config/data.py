@@ -112,7 +112,9 @@ class DataSection(Section):
     )
     schema: Optional[str] = Field(None, "schema of `csv`, as TFX's ImportSchemaGen reads it; null infers one")
     label: Optional[str] = Field(None, "of `csv`: the column to predict, or the feature that the preprocessing makes")
-    weight: Optional[str] = Field(None, "of `csv`: the column of the examples' weights in the evaluation; null is 1")
+    weight: Optional[str] = Field(
+        None, "of `csv`: the column, or the preprocessed feature, of the examples' weights; null is 1"
+    )
     task: Optional[Literal["binary", "classes", "regression"]] = Field(
         None, "of `csv`: what the label asks for; null is what the values of its column tell"
     )

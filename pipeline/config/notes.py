@@ -62,6 +62,7 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
         ("serving", trainer.module_file is None, "models whose export is built in, and a module file brings its own"),
         *((f"data.{key}", not case.data.csv, "data sets of images") for key in _OF_IMAGES),
         *((f"data.{key}", case.data.csv, "tables, data.csv") for key in _OF_TABLES),
+        ("data.split_by", not case.data.csv or not case.data.table().patterns, "rows that are shared out"),
         ("data.version", not case.reading or case.reading.layout == TFDS, "TFDS data sets, and these are files"),
         ("tune.hyperband", tune is None or tune.strategy == HYPERBAND, "the strategy hyperband"),
     )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.data import DataSection, Splits
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.config.task import REGRESSION, Task, task_of
-from tfx_estimator.pipeline.user_data.table import TableReading, read_table
+from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task, task_of
+from tfx_estimator.pipeline.user_data.table import TableReading, read_table, scan_label
+
+_BY_SCHEMA = expand("transform.preprocessing_fn", "by_schema")
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.declaration import Declaration
@@ -43,22 +45,33 @@ def task_of_label(data: DataSection, reading: TableReading) -> str:
     return data.task or (task_of(column) if column else "")
 
 
+def kind_of(data: DataSection) -> str:
+    """Returns what the label of a checked `data` section asks for."""
+    return data.task or task_of_label(data, read_declared(data))
+
+
 def task(declaration: Declaration) -> Task:
     """Returns the task of a checked declaration, with the classes' names if the built-in preprocessing orders them."""
     data = declaration.data
     reading = read_declared(data) if data.task is None or is_here(data, travels=True) else None
     kind = data.task or (task_of_label(data, reading) if reading else "")
     column = reading.column(data.label or "") if reading else None
-    is_built_in = declaration.transform == type(declaration.transform)()
-    names = sorted(column.values, key=_by_number) if column and is_built_in and kind != REGRESSION else ()
-    return Task(kind, data.label or "", tuple(names), weight=data.weight or "", preprocessed=True)
+    names: tuple[str, ...] = ()
+    if column and reading and declaration.transform.of_table().target == _BY_SCHEMA:
+        are_classes = kind != REGRESSION
+        values = {*column.values} if reading.is_whole else scan_label(reading, column.name, are_classes)
+        names = _in_order(values, column.kind != "bytes") if are_classes else ()
+        kind = CLASSES if data.task is None and len(names) > 2 else kind
+    if kind == BINARY and not names:
+        names = ("0", "1")
+    return Task(kind, data.label or "", names, weight=data.weight or "", preprocessed=True)
 
 
-def _by_number(value: str) -> tuple[float, str]:
-    try:
-        return float(value), value
-    except ValueError:
-        return math.inf, value
+def _in_order(values: Iterable[str], are_numbers: bool) -> tuple[str, ...]:
+    """Returns the names of classes in the order of their labels; of numbers, 1 and 1.0 are one class."""
+    if not are_numbers:
+        return tuple(sorted(values))
+    return tuple(f"{each:.15g}" for each in sorted({*map(float, values)}))
 
 
 def columns_of(case: Case) -> list[str]:
@@ -76,7 +89,7 @@ def check_table(case: Case) -> Iterator[Problem]:
     elif not data.label:
         yield Problem("data.label", "this key is missing", "the column to predict", "name it: label: COLUMN")
     elif reading is not None:
-        yield from _columns(data, reading)
+        yield from _columns(data, reading, case.transform.of_table().target == _BY_SCHEMA)
     if data.schema and not is_address(data.schema) and not os.path.isfile(data.schema):
         yield Problem("data.schema", "there is no such file", "a schema.pbtxt", "check the path", value=data.schema)
     if reading is None and not (data.schema and data.task):
@@ -92,7 +105,7 @@ def check_table(case: Case) -> Iterator[Problem]:
         yield Problem("trainer.path", what, "estimator", todo, value=path)
 
 
-def _columns(data: DataSection, reading: TableReading) -> Iterator[Problem]:
+def _columns(data: DataSection, reading: TableReading, is_built_in: bool) -> Iterator[Problem]:
     names = [column.name for column in reading.columns]
     if not task_of_label(data, reading):
         near = nearest(data.label or "", names)
@@ -101,11 +114,17 @@ def _columns(data: DataSection, reading: TableReading) -> Iterator[Problem]:
         yield Problem(
             "data.label", what, "a column", f"did you mean `{near}`? {todo}" if near else todo, value=data.label or ""
         )
-    for key, name in (("weight", data.weight), ("split_by", data.split_by)):
+    # The user's preprocessing_fn may make the weight.
+    columns = {"weight": data.weight if is_built_in else None, "split_by": data.split_by}
+    for key, name in columns.items():
         if name is not None and name not in names:
             near = nearest(name, names)
             todo = f"did you mean `{near}`?" if near else "name a column"
             yield Problem(f"data.{key}", f"there is no column `{name}`", "a column", todo, value=name)
+    by = reading.column(data.split_by or "")
+    if by and (by.kind == "float" or by.missing):
+        what = f"{by.missing:,} of its cells are empty" if by.missing else "it holds fractions"
+        yield Problem("data.split_by", what, "whole numbers or words in every row", "name another", value=by.name)
 
 
 def _splits(splits: Splits) -> Iterator[Problem]:

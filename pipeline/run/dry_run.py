@@ -29,7 +29,7 @@ from tfx_estimator.pipeline.base.files import read_json, write_json
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import Loaded
-from tfx_estimator.pipeline.config.known import SHORT_NAMES
+from tfx_estimator.pipeline.config.known import names_of
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.faults import read_stack_now
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_meaning
@@ -239,11 +239,13 @@ class Memory:
 
     def knows(self) -> bool:
         """Returns whether a dry run is superfluous: the code is built in, or passed before."""
-        trainer, transform = self._loaded.declaration.trainer, self._loaded.declaration.transform
+        declaration = self._loaded.declaration
+        trainer, of_table = declaration.trainer, bool(declaration.data.csv)
+        transform = declaration.transform.of_table() if of_table else declaration.transform
         # With these a built-in model can fail as well, for example by a wrong layer name or other weights.
         customized = trainer.params or trainer.is_divided or trainer.warm_start
-        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not customized
-        if built_in and transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
+        built_in = trainer.model in names_of("trainer.model", of_table) and not customized
+        if built_in and transform.target in names_of("transform.preprocessing_fn", of_table).values():
             return True
         return self._key() in self._passed()
 

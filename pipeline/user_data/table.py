@@ -5,6 +5,7 @@ Small tables are read as a whole; of others, the first rows of each file.
 
 from __future__ import annotations
 
+import csv
 import fnmatch
 import glob
 import heapq
@@ -124,6 +125,30 @@ def read_table(pattern: str, files_by_split: Optional[Mapping[str, str]] = None,
         rows_by_split=counts if files_by_split else {},
         doubts=find_doubts(columns, splits, label),
     )
+
+
+def scan_label(reading: TableReading, label: str, are_classes: bool) -> set[str]:
+    """Reads a label in all rows, not only in the first ones; returns its values if they are classes.
+
+    Raises:
+        DataError: A row has none, or there are too many classes.
+    """
+    found: set[str] = set()
+    for path in reading.files:
+        with open_regular(path) as file:
+            rows = csv.reader(line.decode() for line in file)
+            index = next(rows).index(label)
+            for row in rows:
+                if row and not row[index]:
+                    what = f"line {rows.line_num:,} of {path} has no value of the label {label}"
+                    raise DataError(one_line(what), expected="one in each row", todo="fill it in, or remove the row")
+                if row and are_classes:
+                    found.add(row[index])
+                    if len(found) > _VALUES:
+                        what = f"the label {label} of {path} holds more than {_VALUES:,} different values"
+                        todo = "name another label, or declare data.task: regression"
+                        raise DataError(one_line(what), expected="the classes to predict", todo=todo)
+    return found
 
 
 def holds_features(place: str) -> bool:

@@ -34,6 +34,13 @@ def test_labels_by_the_task():
     def labels(values: list, task: Task) -> list:
         return preprocessing_fn({"y": tf.constant(values)}, dataclasses.asdict(task))["y"].numpy().tolist()
 
-    assert labels([[3], [1], [7]], Task(CLASSES, "y", ("1", "3"))) == [1, 0, -1]
+    assert labels([[3], [1]], Task(CLASSES, "y", ("1", "3"))) == [1, 0]
+    assert labels([0.0, 2.0], Task(CLASSES, "y", ("0", "1", "2"))) == [0, 2]
+    assert labels([17_031_081_401, -1], Task(BINARY, "y", ("-1", "17031081401"))) == [1, 0]
     assert labels([0, 1], Task(BINARY, "y")) == [0, 1]
+    # Neither an unknown class nor a row without a label becomes a class.
+    assert labels([3, 7], Task(CLASSES, "y", ("1", "3"))) == [1, -1]
+    absent = {"y": tf.sparse.from_dense([[5], [0]])}
+    found = [preprocessing_fn(absent, dataclasses.asdict(Task(kind, "y")))["y"] for kind in (CLASSES, REGRESSION)]
+    np.testing.assert_array_equal(found, [[5, -1], [5, np.nan]])
     assert labels([2.5, 1.0], Task(REGRESSION, "y")) == [2.5, 1.0]

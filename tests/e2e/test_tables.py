@@ -78,7 +78,7 @@ def test_words_are_classes_in_their_order_and_a_number_is_a_regression(tmp_path)
     assert results["metrics"]["sparse_categorical_accuracy"] >= 0.8
     assert results["label_names"] == ["large", "medium", "small"]
     workdir = _declare(folder, "number", "dnn", "worst_area")
-    workdir.run("number.yaml", "--set", "trainer.optimizer.learning_rate=0.05", cwd=folder)
+    workdir.run("number.yaml", cwd=folder)
     results = workdir.summary("number")
     assert results["metrics"]["skill"] >= 0.5
     assert results["blessed"] is True

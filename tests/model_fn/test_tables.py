@@ -50,7 +50,7 @@ def _params(task: str, **more: Any) -> dict[str, Any]:
 def _canned(kind: str, task: str, config: Any) -> Any:
     column = tf.feature_column
     number = column.numeric_column("size")
-    word = column.categorical_column_with_identity("word", 5)
+    word = column.categorical_column_with_identity("word", 5, default_value=4)
     deep = [number, column.embedding_column(word, 4)]
     many = {} if task == REGRESSION else {"n_classes": 3 if task == CLASSES else 2}
     shared = {"weight_column": "importance", "config": config, **many}

@@ -60,7 +60,8 @@ def make_table_inputs(
     if data.schema:
         schema = text_format.Parse(Path(data.schema).read_text(encoding="utf-8"), schema_pb2.Schema())
     else:
-        types = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
+        # As SchemaGen does, a column without values is one of words.
+        types = {"": schema_pb2.BYTES, "int": schema_pb2.INT, "float": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
         features = [schema_pb2.Feature(name=each.name, type=types[each.kind]) for each in reading.columns]
         schema = schema_pb2.Schema(feature=features)
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec

@@ -77,7 +77,7 @@ def run(context: TaskContext) -> None:
         else make_table_inputs(made, data, transform, examples, table)
     )
     records = read_raw(made)
-    if not (trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
+    if not (data.csv or trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
         _check_labels(inputs, records)
     _check_evaluation(declaration, inputs, task)
     # One replica; of the distribution only options stay that a model may refuse.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -19,16 +20,19 @@ from tfx_estimator.components.trainer.task.user_code import find_function, is_mo
 from tfx_estimator.data.encoded_images import decode_encoded
 from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
 from tfx_estimator.data.preprocessing import decode_images, encode_images
-from tfx_estimator.data.table_preprocessing import file_name
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.runtime import parts_at_once
+from tfx_estimator.pipeline.config.task import REGRESSION, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 bring_back_estimator()
 
+# Examples of a regression whose labels are looked at.
+_COUNTED = 10_000
 _Transform = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 # An Estimator, and further entries of the spec, for reports.
 _Made = tuple[tf.estimator.Estimator, dict[str, Any]]
@@ -55,14 +59,19 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     declared.require()
     function = find_function(section.model or "")
     config = make_run_config(section, fn_args.model_run_dir)
+    of_table = _of_table(declared, settings.task) if table else {}
     if is_model_fn(function):
-        estimator, recorded = _of_model_fn(function, section, settings, config, vocabularies(declared))
+        estimator, recorded = _of_model_fn(function, section, settings, config, of_table)
     else:
+        if table and not settings.label_names:
+            settings = dataclasses.replace(settings, label_names=tuple(map(str, range(of_table["num_classes"]))))
         inputs = {name: each for name, each in declared.transformed_spec.items() if name != declared.label}
         first = call_first(function, settings, inputs)
         estimator, recorded = _of_network(function, first, section, settings, config)
     serving = (
-        _of_rows(feature_spec, transform, table) if table else _serving_receiver_fn(feature_spec, transform, settings)
+        _of_rows(feature_spec, transform, settings.task)
+        if table
+        else _serving_receiver_fn(feature_spec, transform, settings)
     )
     evaluated = stacks.current().has_eval_saved_model
     return {
@@ -78,15 +87,41 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     }
 
 
-def vocabularies(declared: DeclaredInput) -> dict[str, int]:
-    """Returns the sizes of the vocabularies that are named after features, with one bucket for other words."""
-    output = declared.transform_output
-    sizes = {name: file_name(name) for name in declared.transformed_spec}
+def _of_table(declared: DeclaredInput, task: Task) -> dict[str, Any]:
+    """Returns a table's params: the numbers of categories by feature, of classes, and the label's mean and deviation.
+
+    Transform writes the categories of vocabularies and buckets into its schema.
+    """
+    features = declared.transform_output.transformed_metadata.schema.feature
+    domains = {each.name: each.int_domain for each in features if each.int_domain.is_categorical}
+    # Unknown words may be -1: the last category is theirs.
+    sizes = {name: int(domain.max) + 1 + (domain.min < 0) for name, domain in domains.items()}
+    classes = task.width or sizes.get(declared.label, 0)
+    if not classes:
+        raise UserCodeError(
+            f"the number of classes of the label {task.label} is unknown",
+            expected="a label that the built-in preprocessing numbers, or of tft.compute_and_apply_vocabulary",
+            todo="leave out `transform`, or number the label so",
+        )
+    mean, deviation = _moments(declared) if task.kind == REGRESSION else (0.0, 1.0)
     return {
-        name: output.vocabulary_size_by_name(file) + 1
-        for name, file in sizes.items()
-        if output.vocabulary_file_by_name(file)
+        "task": task.kind,
+        "num_classes": classes,
+        "weight": task.weight,
+        "vocabularies": {name: size for name, size in sizes.items() if name != declared.label},
+        "label_mean": mean,
+        "label_deviation": deviation,
     }
+
+
+def _moments(declared: DeclaredInput) -> tuple[float, float]:
+    """Returns the mean and the deviation of the label in some of the training examples."""
+    spec = {declared.label: declared.transformed_spec[declared.label]}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        records = tf.data.TFRecordDataset(sorted(declared.reader.train_files)).take(_COUNTED).batch(_COUNTED)
+        serialized = tf.compat.v1.data.make_one_shot_iterator(records).get_next()
+        labels = session.run(tf.cast(tf.io.parse_example(serialized, spec)[declared.label], tf.float64))
+    return float(labels.mean()), float(labels.std()) or 1.0
 
 
 def _of_model_fn(
@@ -94,12 +129,12 @@ def _of_model_fn(
     section: TrainerSection,
     settings: Settings,
     config: tf.estimator.RunConfig,
-    sizes: dict[str, int],
+    of_table: dict[str, Any],
 ) -> _Made:
     """Makes the Estimator of a user's model_fn."""
     refuse_step_options(section, "is a whole model_fn")
     # Recorded, to report options that the model_fn does not read.
-    params = RecordedParams(params_of(section, settings, sizes))
+    params = RecordedParams(params_of(section, settings, of_table))
     # An Estimator rejects params if the model_fn does not take them.
     takes_params = "params" in inspect.signature(function).parameters
     estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
@@ -132,15 +167,9 @@ def _of_network(
     return estimator, {OPTIMIZER_KEY: section.optimizer}
 
 
-def params_of(section: TrainerSection, settings: Settings, sizes: Optional[dict[str, int]] = None) -> dict[str, Any]:
-    """Returns the params of a user's model_fn: declared options, overridden by `trainer.params`.
-
-    Args:
-        sizes: Of a table, the sizes of its vocabularies.
-    """
-    task = settings.task
-    of_table = {"task": task.kind, "weight": task.weight, "vocabularies": sizes} if settings.table else {}
-    return {**_built_in_params(section, settings), **of_table, **section.params}
+def params_of(section: TrainerSection, settings: Settings, of_table: Optional[dict[str, Any]] = None) -> dict[str, Any]:
+    """Returns the params of a user's model_fn: declared options, those of a table, and `trainer.params`."""
+    return {**_built_in_params(section, settings), **(of_table or {}), **section.params}
 
 
 def _built_in_params(section: TrainerSection, settings: Settings) -> dict[str, Any]:
@@ -212,16 +241,16 @@ def _serving_receiver_fn(
 
 
 def _of_rows(
-    feature_spec: dict[str, Any], transform: _Transform, label: str
+    feature_spec: dict[str, Any], transform: _Transform, task: Task
 ) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
     """Makes a `serving_input_receiver_fn` of a table's rows: `examples`, serialized tf.Examples, string [batch]."""
-    asked = {name: each for name, each in feature_spec.items() if name != label}
+    asked = {name: each for name, each in feature_spec.items() if name not in (task.label, task.weight)}
 
     @tf.autograph.experimental.do_not_convert
     def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
         examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
         features = transform(tf.io.parse_example(examples, asked))
-        features.pop(label, None)
+        features.pop(task.label, None)
         return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples})
 
     return serving_input_receiver_fn
