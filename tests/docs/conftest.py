@@ -24,7 +24,10 @@ _CONVERTED = {
     "converted/checkpoints/model.ckpt-600.index": "",
     "converted/checkpoints/checkpoint": 'model_checkpoint_path: "model.ckpt-600"\n',
 }
-MODULE_FILE = "def trainer_fn(fn_args, schema):\n    raise NotImplementedError\n"
+MODULE_FILE = "".join(
+    f"def {head}:\n    raise NotImplementedError\n\n\n"
+    for head in ("trainer_fn(fn_args, schema)", "preprocessing_fn(inputs)")
+)
 
 
 @pytest.fixture(params=PAGES, ids=lambda page: page.name)

@@ -17,6 +17,7 @@ from tests.root import ROOT
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.config.known import TABLE_NAMES
 from tfx_estimator.pipeline.config.strategies import TRAITS
 
 KEY = re.compile(r"(?:data|transform|trainer|evaluator|serving|pusher|beam)\.[a-z_.]+")
@@ -38,6 +39,9 @@ OPTIONS = {
 def whole(part: dict[str, Any]) -> dict[str, Any]:
     """Returns a valid declaration merged with a part."""
     base = {"name": "page", "data": {"dataset": "mnist"}, "trainer": {"model": "mnist_cnn", "train_steps": 1000}}
+    of_table = part.get("trainer", {}).get("model") in TABLE_NAMES["trainer.model"]
+    if "csv" in part.get("data", {}) or of_table:
+        base["data"] = {"csv": "trips.csv", "label": "big_tip"}
     if "module_file" in part.get("trainer", {}):
         del base["trainer"]["model"]  # type: ignore[attr-defined]
     return merged(base, part)
@@ -53,6 +57,10 @@ def load_block(block: Block, folder: Path) -> Declaration:
     path = folder / (block.file or "piece.yaml")
     if not block.file:
         part = whole(yaml.safe_load(block.text))
+        if table := part["data"].get("csv"):
+            file = folder / table.replace("*", "1")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("benign,big_tip,fare,trip_start_hour\n0,1,2.5,3\n1,0,4.5,6\n0,0,3.5,3\n1,1,5.5,1\n")
         module_file = part["trainer"].get("module_file")
         if module_file and not (folder / module_file).exists():
             (folder / module_file).write_text(MODULE_FILE)

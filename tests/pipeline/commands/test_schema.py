@@ -88,7 +88,7 @@ def test_the_schemas_defaults_are_those_that_show_prints(schema):
                 yield f"{path}.{name}"
 
     sections = [BeamSection(), EvaluatorSection(), PusherSection(), TransformSection()]
-    sections += [DataSection(dataset="digits"), TrainerSection()]
+    sections += [DataSection(), TrainerSection()]
     definitions = schema["definitions"]
     names = [
         name
