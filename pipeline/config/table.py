@@ -107,13 +107,14 @@ def check_table(case: Case) -> Iterator[Problem]:
 
 def _columns(data: DataSection, reading: TableReading, is_built_in: bool) -> Iterator[Problem]:
     names = [column.name for column in reading.columns]
-    if not task_of_label(data, reading):
+    is_column = data.label in names
+    if not task_of_label(data, reading) or (is_built_in and not is_column):
         near = nearest(data.label or "", names)
-        what = f"there is no column `{data.label}`" if data.label not in names else "its values do not tell the task"
-        todo = "if your preprocessing_fn makes it, declare data.task: binary, classes or regression"
-        yield Problem(
-            "data.label", what, "a column", f"did you mean `{near}`? {todo}" if near else todo, value=data.label or ""
-        )
+        what = "its values do not tell the task" if is_column else f"there is no column `{data.label}`"
+        todo = "declare data.task: binary, classes or regression"
+        if not is_column:
+            todo = f"{f'did you mean `{near}`? ' if near else ''}if your preprocessing_fn makes it, {todo}"
+        yield Problem("data.label", what, "a column", todo, value=data.label or "")
     # The user's preprocessing_fn may make the weight.
     columns = {"weight": data.weight if is_built_in else None, "split_by": data.split_by}
     for key, name in columns.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ import tensorflow as tf
 
 from tests.e2e.conftest import Workdir
 from tests.examples import copy_example
+from tests.root import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
+TAXI = ROOT.parent / "shared" / "data" / "taxi"
 _PLAIN = """\
 name: NAME
 data: {csv: data/*.csv, label: LABEL}
@@ -105,3 +108,31 @@ def test_the_example_runs_with_its_module_files(tmp_path):
     results = workdir.summary("cancer")
     assert results["metrics"]["auc"] >= 0.95
     assert (results["blessed"], results["training"]["last_step"]) == (True, 200)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not TAXI.is_dir(), reason="there is no taxi_utils.py")
+def test_the_taxi_example_of_tfx_runs_with_its_module_file_unedited(tmp_path):
+    shutil.copy(TAXI / "taxi_utils.py", tmp_path)
+    (tmp_path / "taxi.yaml").write_text(
+        f"""\
+name: taxi
+data: {{csv: {TAXI}/*.csv, label: tips_xf, task: binary}}
+transform: {{module_file: taxi_utils.py}}
+trainer: {{module_file: taxi_utils.py, train_steps: 500, eval_steps: 20}}
+evaluator: {{slices: [trip_start_hour]}}
+"""
+    )
+    workdir = Workdir(tmp_path / "runs")
+    workdir.run("taxi.yaml", cwd=tmp_path, dry_run=True, seconds=800)
+    results = workdir.summary("taxi")
+    assert sum(results["examples"].values()) == 15_002
+    # A label that the preprocessing makes: a quarter of the passengers tips more than a fifth of the fare.
+    assert 0.2 <= results["metrics"]["mean_label"] <= 0.25
+    assert results["metrics"]["auc"] >= 0.9
+    assert len(results["slice_metrics"]["trip_start_hour"]) == 24
+    assert results["blessed"] is (results["metrics"]["skill"] > 0)
+    sets = ["--set", "trainer.distribution.train=mirrored:2", "--set", "trainer.train_steps=100"]
+    workdir.run("taxi.yaml", *sets, cwd=tmp_path, seconds=800)
+    assert workdir.summary("taxi")["metrics"]["auc"] >= 0.8
