@@ -14,8 +14,10 @@ from tfx_estimator.components.tfds_example_gen import executor, properties
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.section import Wrong
 
 _SECTION = "data"
 _ARGUMENT = Argument(
@@ -90,7 +92,12 @@ def read_data(given: Union[Mapping[str, Any], DataSection]) -> DataSection:
     Raises:
         DeclarationError: The section is wrong; the message lists all problems.
     """
-    return read_section(given, DataSection, (_SECTION,), _ARGUMENT, _resolve)
+    data = read_section(given, DataSection, (_SECTION,), _ARGUMENT, _resolve)
+    if not data.dataset:
+        # Of a declaration, a table may stand in its place.
+        missing = Wrong((_SECTION, "dataset"), "missing", "this key is missing")
+        raise _ARGUMENT.refusal([explain(missing, {_SECTION: {}}, lambda path: "")])
+    return data
 
 
 def _resolve(values: dict[str, Any]) -> dict[str, Any]:
