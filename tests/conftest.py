@@ -214,6 +214,14 @@ def own_path() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def own_precision() -> Iterator[None]:
+    """Restores Keras's precision policy after each test: a declared precision sets it for the whole process."""
+    yield
+    if {"keras", "tf_keras"} & sys.modules.keys() and (tensorflow := sys.modules.get("tensorflow")):
+        tensorflow.keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.fixture(autouse=True)
 def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[None]:
     """Fails a test that leaves a process or a listening TCP port behind, and kills the processes."""
     heavy = any(request.node.get_closest_marker(mark) for mark in HEAVY_MARKS)

@@ -23,13 +23,6 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
-@pytest.fixture(autouse=True)
-def own_policy():
-    before = tf.keras.mixed_precision.global_policy()
-    yield
-    tf.keras.mixed_precision.set_global_policy(before)
-
-
 def _section(**values):
     return TrainerSection(model="mnist_cnn", train_steps=10, global_batch_size=8, **values)
 

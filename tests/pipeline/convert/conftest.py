@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,21 +49,15 @@ def half(
     trained: Callable[[dict[str, Any]], Any],
     declaration: Callable[..., dict[str, Any]],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Callable[..., Any]]:
+) -> Callable[..., Any]:
     """A training at half of its steps; arguments are entries of `trainer`.
 
     Tests share its folder: they may continue training, but must not change files.
     """
-    import tensorflow as tf
-
     from tests.pipeline.convert.half import END, NETWORKS
 
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
-    # Other tests may have changed it.
-    tf.keras.mixed_precision.set_global_policy("float32")
-    yield lambda **trainer: trained(declaration(**{"model": f"{NETWORKS}:small", "train_steps": END, **trainer}))
-    # The policy is global, and declared precisions change it.
-    tf.keras.mixed_precision.set_global_policy("float32")
+    return lambda **trainer: trained(declaration(**{"model": f"{NETWORKS}:small", "train_steps": END, **trainer}))
 
 
 @pytest.fixture

@@ -252,12 +252,6 @@ class Case:
         )
 
 
-@pytest.fixture(autouse=True)
-def float32() -> None:
-    """Resets the precision policy that other tests may have changed."""
-    tf.keras.mixed_precision.set_global_policy("float32")
-
-
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     found: dict[str, Case] = {}
