@@ -138,6 +138,12 @@ def _of_run(source: str, run: Run) -> Candidate:
 
 
 def _of_declaration(source: str, loaded: Loaded) -> Candidate:
+    if table := loaded.declaration.data.csv:
+        raise DeclarationError(
+            f"{source}: compare pairs the predictions of images, and {table} is a table of features",
+            expected="data.dataset",
+            todo="run each declaration, and compare what their evaluations print",
+        )
     name = source if source in presets.names() else os.path.splitext(os.path.basename(source))[0]
     return Candidate(name, source, loaded=loaded)
 
