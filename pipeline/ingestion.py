@@ -19,7 +19,7 @@ from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.table import read_declared, task
+from tfx_estimator.pipeline.config.table import is_here, read_declared, task
 from tfx_estimator.pipeline.config.task import CLASSES, Task
 
 
@@ -51,10 +51,10 @@ def check_available(data: DataSection) -> None:
     Raises:
         DataError: They do not, or cannot be read.
     """
-    if data.csv:
-        read_declared(data)
-    else:
+    if not data.csv:
         open_source(data).check_available()
+    elif is_here(data):
+        read_declared(data)
 
 
 def prepare(data: DataSection) -> None:

@@ -34,7 +34,7 @@ def read_declared(data: DataSection) -> TableReading:
     return read_table(place, table.patterns, label) if reading.column(label) else reading
 
 
-def is_here(data: DataSection, travels: bool) -> bool:
+def is_here(data: DataSection, travels: bool = False) -> bool:
     """Returns whether the table is on this machine; `travels`: the pipeline may run on others."""
     return not is_address(data.csv or "") and not (travels and not os.path.exists(data.table().folder))
 

@@ -30,6 +30,7 @@ from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.known import names_of
+from tfx_estimator.pipeline.config.table import is_here
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.faults import read_stack_now
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_meaning
@@ -238,8 +239,10 @@ class Memory:
         self._path = os.path.join(folders.local, _FILE)
 
     def knows(self) -> bool:
-        """Returns whether a dry run is superfluous: the code is built in, or passed before."""
+        """Returns whether none is needed: the code is built in, or passed before; or no row of the table is here."""
         declaration = self._loaded.declaration
+        if declaration.data.csv and not is_here(declaration.data):
+            return True
         trainer, of_table = declaration.trainer, bool(declaration.data.csv)
         transform = declaration.transform.of_table() if of_table else declaration.transform
         # With these a built-in model can fail as well, for example by a wrong layer name or other weights.

@@ -136,10 +136,10 @@ def scan_label(reading: TableReading, label: str, are_classes: bool) -> set[str]
     found: set[str] = set()
     for path in reading.files:
         with open_regular(path) as file:
-            rows = csv.reader(line.decode() for line in file)
+            rows = csv.reader(line.decode(errors="replace") for line in file)
             index = next(rows).index(label)
             for row in rows:
-                if row and not row[index]:
+                if row and not (len(row) > index and row[index]):
                     what = f"line {rows.line_num:,} of {path} has no value of the label {label}"
                     raise DataError(one_line(what), expected="one in each row", todo="fill it in, or remove the row")
                 if row and are_classes:

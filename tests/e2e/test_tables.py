@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -49,11 +50,14 @@ def _serve(pushed: str, rows: list[dict[str, str]], words: tuple[str, ...]) -> d
     return {name: value.numpy() for name, value in signature(tf.constant(list(map(example, rows)))).items()}
 
 
-def test_a_table_without_code_is_trained_blessed_pushed_and_cached(tmp_path):
+def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_path):
     folder = copy_example("canned-estimator-csv", tmp_path)
-    workdir = _declare(folder, "plain", "wide_deep")
-    workdir.run("plain.yaml", cwd=folder)
-    results = workdir.summary("plain")
+    (whole,) = re.findall(r"```yaml\n(name: cancer\n.*?)```", (ROOT / "docs" / "tables.md").read_text(), re.DOTALL)
+    (folder / "plain.yaml").write_text(whole)
+    workdir = Workdir(folder / "runs")
+    run = ("plain.yaml", "--set", "evaluator.slices=[size]")
+    workdir.run(*run, cwd=folder)
+    results = workdir.summary("cancer")
     assert results["training"]["last_step"] == 200
     assert sum(results["examples"].values()) == 569
     assert results["metrics"]["auc"] >= 0.97
@@ -67,8 +71,8 @@ def test_a_table_without_code_is_trained_blessed_pushed_and_cached(tmp_path):
     rows[0]["size"], rows[0]["worst_area"] = "", ""
     answers = _serve(results["pushed"], rows, ("size",))
     assert np.mean((answers["scores"][:, 1] > 0.5) == labels) >= 0.95
-    workdir.run("plain.yaml", cwd=folder)
-    assert {state for node, state in workdir.states("plain").items() if node != "BaselineResolver"} == {"cached"}
+    workdir.run(*run, cwd=folder)
+    assert {state for node, state in workdir.states("cancer").items() if node != "BaselineResolver"} == {"cached"}
 
 
 @pytest.mark.long

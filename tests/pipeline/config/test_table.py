@@ -48,9 +48,10 @@ def test_the_classes_are_those_of_all_rows(declare, monkeypatch):
     declaration = declare(["a"] * 30 + ["b"] * 30 + ["c"] * 30)
     monkeypatch.setattr(reading, "_ROWS", 60)
     assert task(declaration) == Task(CLASSES, "y", ("a", "b", "c"), preprocessed=True)
-    declaration = declare(["a", "b"] * 40 + [""])
-    with pytest.raises(DataError, match=r"line 82 of .*t.csv has no value of the label y"):
-        task(declaration)
+    for last in ("", "a\nshort"):
+        declaration = declare(["a", "b"] * 40 + [last])
+        with pytest.raises(DataError, match=r"line 8[23] of .*t.csv has no value of the label y"):
+            task(declaration)
 
 
 @pytest.mark.parametrize(
