@@ -238,6 +238,8 @@ class Case:
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.output, self.convert = name, folder / "converted", convert
         trained = make(name, str(folder / "estimator"))
+        # Of other first weights at each run, one in some hundred has a unit so near its kink that rounding turns it.
+        trained._config = trained.config.replace(tf_random_seed=1)
         trained.train(lambda: batches(name).repeat(), steps=7)
         self._made, self._checkpoint, self._model_dir = Trained, trained.latest_checkpoint(), trained.model_dir
 
