@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
@@ -13,7 +15,11 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.task import REGRESSION, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+# Examples of a regression whose labels are looked at.
+_COUNTED = 10_000
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class DeclaredInput:
     Args:
         feature_spec: The raw features' spec.
         transformed_spec: The spec of the preprocessing_fn's outputs.
+        weight: The feature with the examples' weights; empty for none.
     """
 
     reader: ExampleReader
@@ -30,6 +37,12 @@ class DeclaredInput:
     transformed_spec: dict[str, Any]
     transform_output: tft.TFTransformOutput
     label: str = LABEL
+    weight: str = ""
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The spec of the model's features."""
+        return {name: each for name, each in self.transformed_spec.items() if name not in (self.label, self.weight)}
 
     def require(self, *names: str) -> None:
         """Refuses a preprocessing_fn that lacks the label, or one of these features."""
@@ -44,16 +57,17 @@ class DeclaredInput:
 
 
 def declared_input(
-    fn_args: FnArgs, section: TrainerSection, start_step: Callable[[], int], label: str = ""
+    fn_args: FnArgs, section: TrainerSection, start_step: Callable[[], int], table: Optional[Task] = None
 ) -> DeclaredInput:
-    """Makes the input of a declaration; `label`: of a table, whose examples are transformed already."""
+    """Makes the input of a declaration; `table`: the task of a table, whose examples are transformed already."""
+    label, weight = (table.label, table.weight) if table else (LABEL, "")
     transform_output = tft.TFTransformOutput(fn_args.transform_output)
     feature_spec, transformed_spec = transform_output.raw_feature_spec(), transform_output.transformed_feature_spec()
     reader = ExampleReader(
         train_files=_expand(fn_args.train_files),
         eval_files=_expand(fn_args.eval_files),
-        feature_spec=transformed_spec if label else feature_spec,
-        transform=dict if label else transform_output.transform_raw_features,
+        feature_spec=transformed_spec if table else feature_spec,
+        transform=dict if table else transform_output.transform_raw_features,
         train_batch_size=section.global_batch_size,
         eval_batch_size=section.eval_batch_size,
         shuffle_buffer=section.shuffle_buffer,
@@ -63,9 +77,48 @@ def declared_input(
         augment=section.augment,
         start_step=start_step,
         index_folder=fn_args.model_run_dir,
-        label=label or LABEL,
+        label=label,
     )
-    return DeclaredInput(reader, feature_spec, transformed_spec, transform_output, label or LABEL)
+    return DeclaredInput(reader, feature_spec, transformed_spec, transform_output, label, weight)
+
+
+def table_params(declared: DeclaredInput, task: Task) -> dict[str, Any]:
+    """Returns a table's params: the numbers of categories by feature, of classes, and the label's mean and deviation.
+
+    Transform writes the categories of vocabularies and buckets into its schema.
+    """
+    features = declared.transform_output.transformed_metadata.schema.feature
+    domains = {each.name: each.int_domain for each in features if each.int_domain.is_categorical}
+    # Unknown words may be -1: the last category is theirs.
+    sizes = {name: int(domain.max) + 1 + (domain.min < 0) for name, domain in domains.items()}
+    classes = task.width or sizes.get(declared.label, 0)
+    if not classes:
+        raise UserCodeError(
+            f"the number of classes of the label {task.label} is unknown",
+            expected="a label that the built-in preprocessing numbers, or of tft.compute_and_apply_vocabulary",
+            todo="leave out `transform`, or number the label so",
+        )
+    mean, deviation = _moments(declared) if task.kind == REGRESSION else (0.0, 1.0)
+    return {
+        "task": task.kind,
+        "num_classes": classes,
+        "label_names": [] if task.kind == REGRESSION else list(task.names) or list(map(str, range(classes))),
+        "weight": task.weight,
+        "vocabularies": {name: size for name, size in sizes.items() if name != declared.label},
+        "label_mean": mean,
+        "label_deviation": deviation,
+    }
+
+
+def _moments(declared: DeclaredInput) -> tuple[float, float]:
+    """Returns the mean and the deviation of the label in some of the training examples."""
+    # Without an operation, which would initialise the devices before a strategy does.
+    files = sorted(declared.reader.train_files)
+    records = itertools.chain.from_iterable(map(tf.compat.v1.io.tf_record_iterator, files))
+    features = (tf.train.Example.FromString(each).features for each in itertools.islice(records, _COUNTED))
+    found = (each.feature[declared.label] for each in features)
+    labels = np.array([(each.float_list.value or each.int64_list.value)[0] for each in found])
+    return float(labels.mean()), float(labels.std()) or 1.0
 
 
 def _expand(patterns: list[str]) -> list[str]:

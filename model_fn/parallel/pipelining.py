@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import DropoutKeys
 from tfx_estimator.model_fn.parallel.stages import Link
-from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
+from tfx_estimator.model_fn.step.head import as_float
+from tfx_estimator.model_fn.step.objective import Objective, gradients_of
 from tfx_estimator.model_fn.step.parts import Computed, Features, Part, add, cut
 from tfx_estimator.model_fn.user_models.keras_model import identifying_feature
 from tfx_estimator.pipeline.config.parallel import STAGE_SCOPE
@@ -156,7 +157,7 @@ class Pipeline:
         """Returns a stage's share of a microbatch's loss, and the number of correct predictions (last stage only)."""
         logits = as_float(outputs) if number == len(self.stages) - 1 else None
         loss = self.objective.loss(part, logits, own, self.stages[number].variables)
-        hits = tf.zeros([], loss.dtype) if logits is None else count_hits(logits, part.labels, loss.dtype)
+        hits = tf.zeros([], loss.dtype) if logits is None else self.objective.head.hits(logits, part.labels, loss.dtype)
         return loss, hits
 
     def _back(self, number: int, ahead: _Ahead, gradient: Any) -> tuple[Any, Computed]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -14,12 +14,13 @@ from tfx_estimator.model_fn.optim.gradients import NONE
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.parallel.division import Division, find_division, is_whole
 from tfx_estimator.model_fn.step.compiling import Compiler
-from tfx_estimator.model_fn.step.objective import Objective, classification_loss, flat
+from tfx_estimator.model_fn.step.head import Head, flat
+from tfx_estimator.model_fn.step.objective import Objective
 from tfx_estimator.model_fn.step.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, use
 from tfx_estimator.model_fn.step.step import Step, logits_of
 from tfx_estimator.model_fn.unconverted import unconverted
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights
-from tfx_estimator.model_fn.user_models.keras_model import explained, predictions, require_trainable
+from tfx_estimator.model_fn.user_models.keras_model import explained, require_trainable
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -43,8 +44,8 @@ def make_model_fn(
         [batch]. `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer`
         (the declared section, as a dict). It may hold `label_smoothing`, `class_weights` (by label),
         `gradient_accumulation` (parts of a batch, in turn), `parallel_parts` (of each of these, in parallel),
-        `gradient_compression`, `precision` of the network, `xla` (to compile the step), and `label_names`, to serve the
-        classes' names.
+        `gradient_compression`, `precision` of the network, `xla` (to compile the step), `label_names`, to serve the
+        classes' names, and the entries that `Head.of` reads.
     """
 
     def model_fn(
@@ -80,8 +81,8 @@ def make_model_fn(
                 given.begin(model)
             return spec
         if serves:
-            return _predict(call(features), params.get("label_names", ()))
-        return _evaluate(call(features), labels)
+            return _predict(Head.of(params).answers(call(features), params.get("label_names", ())))
+        return _evaluate(Head.of(params), call(features), features, labels)
 
     def build(params: dict[str, Any], trains: bool) -> tf.keras.Model:
         """Calls the user's function."""
@@ -104,8 +105,7 @@ def make_model_fn(
     return model_fn
 
 
-def _predict(logits: tf.Tensor, label_names: Sequence[str]) -> tf.estimator.EstimatorSpec:
-    outputs = predictions(logits, label_names)
+def _predict(outputs: dict[str, tf.Tensor]) -> tf.estimator.EstimatorSpec:
     return tf.estimator.EstimatorSpec(
         ModeKeys.PREDICT,
         predictions=outputs,
@@ -123,6 +123,7 @@ def _train(
 ) -> tf.estimator.EstimatorSpec:
     section = Optimizer.parse_obj(params["optimizer"])
     scale = LossScale() if params.get("precision") == FLOAT16 else None
+    head = Head.of(params)
     optimizer = DeclaredOptimizer(section, params["train_steps"], params.get("gradient_compression", NONE), scale)
     optimizer.iterations = tf.compat.v1.train.get_or_create_global_step()
     rate = optimizer.learning_rate(optimizer.iterations)
@@ -142,6 +143,7 @@ def _train(
             global_batch_size=params["global_batch_size"],
             colocate=division is not None,
             scale=scale,
+            head=head,
         ),
         call=functools.partial(call, training=True),
         seed=params["seed"],
@@ -162,7 +164,8 @@ def _train(
         return computed.loss, computed.hits, [] if step.is_compiled_whole else applied
 
     loss, hits, applied = step.run(train, features, labels)
-    tf.compat.v1.summary.scalar("train_accuracy", hits / tf.cast(tf.size(labels), hits.dtype))
+    if not head.is_regression:
+        tf.compat.v1.summary.scalar("train_accuracy", hits / tf.cast(tf.size(labels), hits.dtype))
     tf.compat.v1.summary.scalar("learning_rate", rate)
     if scale:
         tf.compat.v1.summary.scalar("loss_scale", scale.value)
@@ -170,14 +173,16 @@ def _train(
     return tf.estimator.EstimatorSpec(ModeKeys.TRAIN, loss=loss, train_op=tf.group(loss, hits, applied))
 
 
-def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:
-    # Neither smoothed nor weighted, so that it compares across declarations.
-    per_example = classification_loss(labels, tf.cast(logits, tf.float32))
-    metrics = {
-        "accuracy": tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=-1)),
-        # The mean over examples; an Estimator's own `loss` is a mean of batch means.
-        "average_loss": tf.compat.v1.metrics.mean(per_example),
-    }
+def _evaluate(
+    head: Head, logits: tf.Tensor, features: dict[str, tf.Tensor], labels: tf.Tensor
+) -> tf.estimator.EstimatorSpec:
+    # Neither smoothed nor weighted by class, so that it compares across declarations.
+    per_example = head.losses(labels, tf.cast(logits, tf.float32))
+    weights = head.weights(features, per_example) if head.weight else None
+    # The mean over examples; an Estimator's own `loss` is a mean of batch means.
+    metrics = {"average_loss": tf.compat.v1.metrics.mean(per_example, weights)}
+    if not head.is_regression:
+        metrics["accuracy"] = tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=-1), weights)
     return tf.estimator.EstimatorSpec(ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import dropout_keys
+from tfx_estimator.model_fn.step.head import flat
 from tfx_estimator.model_fn.step.keras_classifier import ACCURACY, LOSS
-from tfx_estimator.model_fn.step.objective import flat
 from tfx_estimator.model_fn.step.precision import FLOAT32, computes_in_half
 from tfx_estimator.model_fn.user_models.keras_model import (
     class_scores,

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.parallel.division import Division
 from tfx_estimator.model_fn.step.compiling import Compiler
-from tfx_estimator.model_fn.step.objective import Objective, classification_loss, count_hits, flat
+from tfx_estimator.model_fn.step.head import OF_CLASSES, Head, flat
+from tfx_estimator.model_fn.step.objective import Objective
 from tfx_estimator.model_fn.step.precision import FLOAT32, computes_in_half
 from tfx_estimator.model_fn.step.step import Step, logits_of
 from tfx_estimator.model_fn.unconverted import unconverted
-from tfx_estimator.model_fn.user_models.keras_model import predictions
 from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -33,16 +33,24 @@ class KerasClassifier(tf.keras.Model):
     Args:
         network: Maps images, float [batch, height, width, channels], to logits [batch, num_classes].
         section: The declared trainer, with class weights by label.
+        head: The task.
 
     Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
     """
 
-    def __init__(self, network: tf.keras.Model, section: TrainerSection, division: Optional[Division] = None) -> None:
+    def __init__(
+        self,
+        network: tf.keras.Model,
+        section: TrainerSection,
+        division: Optional[Division] = None,
+        head: Head = OF_CLASSES,
+    ) -> None:
         # float32, or else Keras would scale the loss of float16 itself, and with its own optimizer only.
         super().__init__(name="classifier", dtype=FLOAT32 if computes_in_half() else None)
         self.network = network
         self._section = section
         self._division = division
+        self._head = head
         self._compiler = Compiler(network)
         # `train_step` has summed over the replicas already.
         self.distribute_reduction_method = "first"
@@ -53,8 +61,8 @@ class KerasClassifier(tf.keras.Model):
 
     @unconverted
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
-        """Returns a served model's outputs: see `predictions`."""
-        return predictions(self(features, training=False), label_names)
+        """Returns a served model's outputs: see `Head`."""
+        return self._head.answers(self(features, training=False), label_names)
 
     def own_metrics(self) -> dict[str, float]:
         """Returns the metrics of the user's model: a network has none."""
@@ -65,11 +73,11 @@ class KerasClassifier(tf.keras.Model):
         """Trains one step.
 
         Args:
-            data: Features and labels of this replica; labels are int64 [batch].
+            data: Features and labels of this replica; labels are [batch]: int64, or float32 of a regression.
 
         Returns:
-            `loss` and `accuracy` of the global batch; of the replica's batch with `sync_every`. In float16 also the
-            loss scale and the number of skipped steps.
+            `loss` of the global batch and, of classes, `accuracy`; of the replica's batch with `sync_every`. In float16
+            also the loss scale and the number of skipped steps.
         """
         section = self._section
         objective = Objective(
@@ -79,6 +87,7 @@ class KerasClassifier(tf.keras.Model):
             colocate=self._division is not None,
             alone=section.sync_every is not None,
             scale=getattr(self.optimizer, "loss_scale", None),
+            head=self._head,
         )
         step = Step(
             network=self.network,
@@ -106,19 +115,26 @@ class KerasClassifier(tf.keras.Model):
                 values |= {LOSS_SCALE: tf.identity(scale.value), SKIPPED: tf.identity(scale.skipped)}
             return values
 
-        return step.run(train, data[0], flat(data[1]))
+        return self._named(step.run(train, data[0], flat(data[1])))
 
     @unconverted
     def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Evaluates a batch; the loss is neither smoothed nor weighted, so that it compares across declarations.
+        """Evaluates a batch; the loss is neither smoothed nor weighted by class: it compares across declarations.
 
         Returns:
-            `loss` and `accuracy` summed over this replica's examples, and their number, `examples`; float64.
+            `loss` and, of classes, `accuracy` summed over this replica's examples, and their number, `examples`; or, if
+            examples have weights, the sums of what these weigh. float64.
         """
         features, labels = data[0], flat(data[1])
         logits = self(features, training=False)
-        return {
-            LOSS: tf.reduce_sum(tf.cast(classification_loss(labels, logits), tf.float64)),
-            ACCURACY: count_hits(logits, labels, tf.float64),
-            "examples": tf.cast(tf.size(labels), tf.float64),
-        }
+        losses = tf.cast(self._head.losses(labels, logits), tf.float64)
+        weights = self._head.weights(features, losses)
+        sums = {LOSS: tf.reduce_sum(losses * weights), "examples": tf.reduce_sum(weights)}
+        if not self._head.is_regression:
+            hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float64)
+            sums[ACCURACY] = tf.reduce_sum(hits * weights)
+        return sums
+
+    def _named(self, values: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns a step's values without those that a regression does not have."""
+        return {name: each for name, each in values.items() if name != ACCURACY or not self._head.is_regression}

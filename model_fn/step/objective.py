@@ -11,58 +11,9 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 from tensorflow.python.framework import ops as tf_ops
 
+from tfx_estimator.model_fn.step.head import OF_CLASSES, Head
 from tfx_estimator.model_fn.step.parts import Part
 from tfx_estimator.model_fn.step.precision import LossScale
-
-# 16-bit dtypes of logits seen by this process.
-HALVES: set[str] = set()
-
-
-def as_float(logits: tf.Tensor) -> tf.Tensor:
-    """Casts logits to the dtype of the loss: float32, or float64 if the logits are."""
-    if logits.dtype in (tf.bfloat16, tf.float16):
-        HALVES.add(logits.dtype.name)
-    return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
-
-
-def flat(labels: tf.Tensor) -> tf.Tensor:
-    """Returns labels as [batch]: a preprocessing_fn may return them as [batch, 1], as TFX's examples do."""
-    return labels if tf.TensorShape(labels.shape).rank == 1 else tf.reshape(labels, [-1])
-
-
-def classification_loss(
-    labels: tf.Tensor, logits: tf.Tensor, label_smoothing: float = 0.0, class_weights: Sequence[float] = ()
-) -> tf.Tensor:
-    """Returns the cross-entropy of each example.
-
-    Source of the smoothing: Szegedy et al., Rethinking the Inception Architecture for Computer Vision, 2016,
-    https://arxiv.org/abs/1512.00567; as in `tf.keras.losses.CategoricalCrossentropy`. The weights act like
-    `class_weight` of `tf.keras.Model.fit`: the sum over a batch is not divided by the sum of its weights.
-
-    Args:
-        labels: int64, [batch].
-        logits: float, [batch, classes].
-        label_smoothing: Fraction of the target that is spread evenly over all classes.
-        class_weights: Factor of an example's loss, by label; empty is 1 for each.
-
-    Returns:
-        [batch], float64 if the logits are, else float32.
-    """
-    logits = as_float(logits)
-    if label_smoothing:
-        classes = logits.shape[-1]
-        targets = tf.one_hot(labels, classes, dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
-        per_example = tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits)
-    else:
-        per_example = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    if class_weights:
-        per_example *= tf.gather(tf.constant(list(class_weights), logits.dtype), labels)
-    return per_example
-
-
-def count_hits(logits: tf.Tensor, labels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Counts the correctly classified examples."""
-    return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), dtype))
 
 
 @dataclass(frozen=True)
@@ -76,6 +27,7 @@ class Objective:
         colocate: Compute each penalty on the device of its variable; else TensorFlow chooses.
         alone: Each replica trains independently, on the mean over its own examples.
         scale: The loss scale in float16; None in other precisions.
+        head: The task.
     """
 
     loss_options: Mapping[str, Any]
@@ -84,6 +36,7 @@ class Objective:
     colocate: bool = False
     alone: bool = False
     scale: Optional[LossScale] = None
+    head: Head = OF_CLASSES
 
     def loss(
         self,
@@ -105,7 +58,9 @@ class Objective:
         if logits is None:
             loss = tf.zeros([], tf.keras.backend.floatx())
         else:
-            losses = classification_loss(part.labels, logits, **self.loss_options)
+            losses = self.head.losses(part.labels, logits, **self.loss_options)
+            if self.head.weight:
+                losses *= self.head.weights(part.features, losses)
             loss = tf.reduce_sum(losses) / self.global_batch_size
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         # Each replica computes the weights' losses in full, and each part lists them again.

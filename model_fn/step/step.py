@@ -14,7 +14,8 @@ from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.parallel.division import Division
 from tfx_estimator.model_fn.step.assignments import assignments, automatic_dependencies, changes_since
 from tfx_estimator.model_fn.step.compiling import Compiler, takes_step
-from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
+from tfx_estimator.model_fn.step.head import as_float
+from tfx_estimator.model_fn.step.objective import Objective, gradients_of
 from tfx_estimator.model_fn.step.parts import AT_ONCE, IN_TURN, Computed, Part, in_parts, refuse_state
 from tfx_estimator.model_fn.step.precision import stored
 from tfx_estimator.model_fn.unconverted import unconverted
@@ -126,4 +127,5 @@ class Step:
         if not tf.compat.v1.executing_eagerly_outside_functions():
             # Updates of batch normalisation; a tf.function runs them automatically.
             updates = network.get_updates_for(None) + network.get_updates_for(inputs_of(network, part.features))
-        return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients, updates)
+        hits = self.objective.head.hits(logits, part.labels, loss.dtype)
+        return Computed(loss, hits, gradients, updates)

@@ -99,10 +99,6 @@ def check_table(case: Case) -> Iterator[Problem]:
     if case.evaluator.min_accuracy and isinstance(reading, TableReading) and task_of_label(data, reading) == REGRESSION:
         todo = "remove it; or add to evaluator.metrics: {name: MeanAbsoluteError, threshold: {upper: VALUE}}"
         yield Problem("evaluator.min_accuracy", "a regression has no accuracy", "", todo)
-    path = case.trainer.path
-    if case.trainer.model is not None and path != "estimator":
-        what, todo = "tables are trained by an Estimator, or by a module file's run_fn", "set trainer.path: estimator"
-        yield Problem("trainer.path", what, "estimator", todo, value=path)
 
 
 def _columns(data: DataSection, reading: TableReading, is_built_in: bool) -> Iterator[Problem]:

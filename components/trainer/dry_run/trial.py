@@ -64,7 +64,7 @@ def run(context: TaskContext) -> None:
     on = f"made-up images of {'x'.join(map(str, info.image_shape))}" if info else "the first rows"
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on {on}")
     from tfx_estimator.model_fn.parallel.strategies import configure_devices
-    from tfx_estimator.model_fn.step import compiling, objective
+    from tfx_estimator.model_fn.step import compiling, head
 
     compiling.TRIED_FOR[:] = [trainer.distribution.train.replicas]
     # Before the preprocessing_fn initialises TensorFlow.
@@ -99,7 +99,7 @@ def run(context: TaskContext) -> None:
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
         paths.run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
-        for dtype in objective.HALVES:
+        for dtype in head.HALVES:
             begin(f"its logits are computed in {dtype}: give the last layer dtype='float32', as Keras's guide does")
         begin(_evaluate_as_served(job, declaration, task, records))
     context.progress.write(Event.TRIED)

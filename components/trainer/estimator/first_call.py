@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.patch import Patch
-from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import call_network
 from tfx_estimator.model_fn.user_models.checks import refuse_own_methods
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights, keep, watching
@@ -21,6 +20,7 @@ from tfx_estimator.model_fn.user_models.probabilities import refuse_probabilitie
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import keras2
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Per thread: each replica calls the function in a thread of its own.
 _LOADED = contextvars.ContextVar("loaded", default=False)
@@ -74,18 +74,17 @@ def _was_loaded(model: tf.keras.Model) -> bool:
     return any(hasattr(each, "_assign_placeholder") for each in weights)
 
 
-def call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
+def call_first(function: Callable, section: TrainerSection, num_classes: int, spec: Mapping[str, Any]) -> FirstCall:
     """Calls the function that `trainer.model` names, and checks its network as the Keras paths do."""
     # Built-in networks need no check.
     if function.__module__.startswith(f"{_PROJECT}."):
         return FirstCall()
-    seeds.begin(settings.trainer)
-    params = settings.trainer.params if settings.trainer else {}
+    seeds.begin(section)
     # On the CPU: the Estimator's session takes the GPU's memory, with options of its own.
     with tf.device("/cpu:0"):
         try:
             with watching() as made:
-                model = _computed(lambda: call_network(function, len(settings.label_names), params))
+                model = _computed(lambda: call_network(function, num_classes, section.params))
         except Exception as error:
             # A network may need the graph in which it is called next; a real error is raised again there.
             logger.debug(f"{function.__module__}.{function.__name__} fails outside of a graph", exc_info=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
+from tfx_estimator.components.trainer.declared_input import declared_input, table_params
 from tfx_estimator.components.trainer.estimator.first_call import FirstCall, call_again, call_first
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
@@ -23,16 +22,13 @@ from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
-from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.runtime import parts_at_once
-from tfx_estimator.pipeline.config.task import REGRESSION, Task
+from tfx_estimator.pipeline.config.task import Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 bring_back_estimator()
 
-# Examples of a regression whose labels are looked at.
-_COUNTED = 10_000
 _Transform = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 # An Estimator, and further entries of the spec, for reports.
 _Made = tuple[tf.estimator.Estimator, dict[str, Any]]
@@ -53,25 +49,21 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     settings: Settings = (fn_args.custom_config or {}).get(SETTINGS_KEY) or Settings()
     section = settings.trainer
     assert section is not None, "the built-in trainer_fn trains a declaration"
-    table = settings.task.label if settings.table else ""
+    table = settings.task if settings.table else None
     declared = declared_input(fn_args, section, functools.partial(_global_step, fn_args.model_run_dir), table)
     feature_spec, transform = declared.feature_spec, declared.transform_output.transform_raw_features
     declared.require()
     function = find_function(section.model or "")
     config = make_run_config(section, fn_args.model_run_dir)
-    of_table = _of_table(declared, settings.task) if table else {}
+    of_table = table_params(declared, table) if table else {}
     if is_model_fn(function):
         estimator, recorded = _of_model_fn(function, section, settings, config, of_table)
     else:
-        if table and not settings.label_names:
-            settings = dataclasses.replace(settings, label_names=tuple(map(str, range(of_table["num_classes"]))))
-        inputs = {name: each for name, each in declared.transformed_spec.items() if name != declared.label}
-        first = call_first(function, settings, inputs)
-        estimator, recorded = _of_network(function, first, section, settings, config)
+        classes = of_table.get("num_classes", len(settings.label_names))
+        first = call_first(function, section, classes, declared.inputs)
+        estimator, recorded = _of_network(function, first, section, settings, config, of_table)
     serving = (
-        _of_rows(feature_spec, transform, settings.task)
-        if table
-        else _serving_receiver_fn(feature_spec, transform, settings)
+        _of_rows(feature_spec, transform, table) if table else _serving_receiver_fn(feature_spec, transform, settings)
     )
     evaluated = stacks.current().has_eval_saved_model
     return {
@@ -85,43 +77,6 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         **({"eval_input_receiver_fn": _eval_receiver_fn(feature_spec, transform, declared.label)} if evaluated else {}),
         **recorded,
     }
-
-
-def _of_table(declared: DeclaredInput, task: Task) -> dict[str, Any]:
-    """Returns a table's params: the numbers of categories by feature, of classes, and the label's mean and deviation.
-
-    Transform writes the categories of vocabularies and buckets into its schema.
-    """
-    features = declared.transform_output.transformed_metadata.schema.feature
-    domains = {each.name: each.int_domain for each in features if each.int_domain.is_categorical}
-    # Unknown words may be -1: the last category is theirs.
-    sizes = {name: int(domain.max) + 1 + (domain.min < 0) for name, domain in domains.items()}
-    classes = task.width or sizes.get(declared.label, 0)
-    if not classes:
-        raise UserCodeError(
-            f"the number of classes of the label {task.label} is unknown",
-            expected="a label that the built-in preprocessing numbers, or of tft.compute_and_apply_vocabulary",
-            todo="leave out `transform`, or number the label so",
-        )
-    mean, deviation = _moments(declared) if task.kind == REGRESSION else (0.0, 1.0)
-    return {
-        "task": task.kind,
-        "num_classes": classes,
-        "weight": task.weight,
-        "vocabularies": {name: size for name, size in sizes.items() if name != declared.label},
-        "label_mean": mean,
-        "label_deviation": deviation,
-    }
-
-
-def _moments(declared: DeclaredInput) -> tuple[float, float]:
-    """Returns the mean and the deviation of the label in some of the training examples."""
-    spec = {declared.label: declared.transformed_spec[declared.label]}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        records = tf.data.TFRecordDataset(sorted(declared.reader.train_files)).take(_COUNTED).batch(_COUNTED)
-        serialized = tf.compat.v1.data.make_one_shot_iterator(records).get_next()
-        labels = session.run(tf.cast(tf.io.parse_example(serialized, spec)[declared.label], tf.float64))
-    return float(labels.mean()), float(labels.std()) or 1.0
 
 
 def _of_model_fn(
@@ -147,11 +102,13 @@ def _of_network(
     section: TrainerSection,
     settings: Settings,
     config: tf.estimator.RunConfig,
+    of_table: dict[str, Any],
 ) -> _Made:
     """Makes the Estimator of a network, which the built-in model_fn trains."""
     params = {
         # Without trainer.params: these are arguments of the network function, and their names may clash.
         **_built_in_params(section, settings),
+        **of_table,
         "gradient_compression": section.distribution.train.gradient_compression,
         "gradient_accumulation": section.gradient_accumulation,
         "parallel_parts": parts_at_once(section),

@@ -14,6 +14,7 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.parallel.division import find_division
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.step.head import OF_CLASSES, Head
 from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier, is_kept
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import FLOAT16, LossScale, require_declared, stored, use
@@ -39,9 +40,10 @@ class ModelMaker:
     """Makes the model of a declaration: for training, for evaluation, for serving.
 
     Args:
-        spec: Feature spec of the transformed features.
+        spec: Feature spec of the model's features.
         trains: True if the model is trained; otherwise it computes in float32, regardless of `trainer.precision`.
         function: Makes the network, in place of the declared one.
+        head: The task.
     """
 
     section: TrainerSection
@@ -49,6 +51,7 @@ class ModelMaker:
     spec: Mapping[str, Any]
     trains: bool = True
     function: Optional[Callable] = None
+    head: Head = OF_CLASSES
 
     def make(self) -> Classifier:
         """Builds the model with all its variables; without an optimizer, unless the user's model is compiled."""
@@ -86,7 +89,7 @@ class ModelMaker:
             return CompiledClassifier(network, section, self.num_classes)
         if division:
             division.check(network)
-        return KerasClassifier(network, section, division)
+        return KerasClassifier(network, section, division, self.head)
 
     def _make_network(self, function: Callable) -> tf.keras.Model:
         """Calls the user's function."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Optional
+from typing import Any, Optional
 
 import tensorflow as tf
 from tfx.utils import path_utils
@@ -15,7 +15,7 @@ from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
 from tfx_estimator.components.trainer.checkpoint import damage, step_of
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
-from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
+from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input, table_params
 from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.keras import drivers
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
@@ -33,6 +33,7 @@ from tfx_estimator.components.trainer.task.user_code import make_fn_args, tell, 
 from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.step.head import Head
 from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier
 from tfx_estimator.model_fn.user_models.warm_start import warm_keras
 from tfx_estimator.pipeline.base.errors import ExportError
@@ -126,15 +127,26 @@ class _Task:
 
     def _declare(self) -> DeclaredInput:
         """Returns the examples that this task trains and evaluates with."""
+        settings = self._context.settings
         declared = declared_input(
-            make_fn_args(self._context.job), self._section, lambda: step_of(tf.train.latest_checkpoint(self._folder))
+            make_fn_args(self._context.job),
+            self._section,
+            lambda: step_of(tf.train.latest_checkpoint(self._folder)),
+            settings.task if settings.table else None,
         )
         declared.require()
         return declared
 
     def _maker(self, section: TrainerSection, trains: bool) -> ModelMaker:
-        classes = len(self._context.settings.label_names)
-        return ModelMaker(section, classes, self._declared.transformed_spec, trains)
+        params = self._params
+        return ModelMaker(section, params["num_classes"], self._declared.inputs, trains, head=Head.of(params))
+
+    @functools.cached_property
+    def _params(self) -> dict[str, Any]:
+        settings = self._context.settings
+        if not settings.table:
+            return {"num_classes": len(settings.label_names)}
+        return table_params(self._declared, settings.task)
 
     def _make_evaluation(self) -> Evaluation:
         return Evaluation(

@@ -91,7 +91,7 @@ class ServedModel(tf.Module):
     """A model preceded by the Transform graph, with the same signatures as an Estimator's export.
 
     Args:
-        settings: The image shape, the classes, and whether encoded files are served.
+        settings: The image shape, the classes, the task, and whether encoded files are served.
     """
 
     def __init__(
@@ -108,13 +108,22 @@ class ServedModel(tf.Module):
         self.resources = [each for each in parts if isinstance(each, _EXPORTED)]
         self._answers = functools.partial(model.answers, label_names=list(settings.label_names))
         self._transform = functools.partial(layer)
-        self._raw = declared.feature_spec[IMAGE]
         self._image_shape, self._encoded = settings.image_shape, settings.encoded
+        self._is_table, spec = bool(settings.table), declared.feature_spec
+        unserved = (declared.label, declared.weight)
+        self._parse = functools.partial(
+            tf.io.parse_example, features={name: each for name, each in spec.items() if name not in unserved}
+        )
+        self._shape = () if self._is_table else spec[IMAGE].shape
 
     def from_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies serialized tf.Examples, string [batch]."""
-        parsed = tf.io.parse_example(examples, {IMAGE: self._raw})
-        return self.from_images(decode_images(parsed[IMAGE], self._image_shape))
+        return self.from_images(decode_images(self._parse(examples)[IMAGE], self._image_shape))
+
+    @tf.autograph.experimental.do_not_convert
+    def from_rows(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Predicts of a table's rows, serialized tf.Examples, string [batch]."""
+        return self._answers(self._transform(self._parse(examples)))
 
     def from_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies images, uint8 [batch, height, width, channels]."""
@@ -128,7 +137,7 @@ class ServedModel(tf.Module):
     @tf.autograph.experimental.do_not_convert
     def _features(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         # Both inputs are encoded, so that the preprocessing_fn gets the same bytes as in training.
-        encoded = tf.reshape(encode_images(images), [-1, *self._raw.shape])
+        encoded = tf.reshape(encode_images(images), [-1, *self._shape])
         return self._transform({IMAGE: encoded})
 
     @tf.autograph.experimental.do_not_convert
@@ -138,13 +147,13 @@ class ServedModel(tf.Module):
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Returns the served functions by name."""
         examples = tf.TensorSpec([None], tf.string, EXAMPLES)
-        images = tf.TensorSpec([None, *self._image_shape], tf.uint8, IMAGES)
+        by_default = self.from_rows if self._is_table else self.from_examples
         traced = {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(self.from_examples).get_concrete_function(
-                examples
-            ),
-            IMAGES: tf.function(self.from_images).get_concrete_function(images),
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(by_default).get_concrete_function(examples)
         }
+        if not self._is_table:
+            images = tf.TensorSpec([None, *self._image_shape], tf.uint8, IMAGES)
+            traced[IMAGES] = tf.function(self.from_images).get_concrete_function(images)
         if self._encoded:
             files = tf.TensorSpec([None], tf.string, ENCODED)
             traced[ENCODED] = tf.function(self.from_encoded).get_concrete_function(files)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.model_fn.step.objective import Objective, _is_kernel, classification_loss, gradients_of
+from tfx_estimator.model_fn.step.head import classification_loss
+from tfx_estimator.model_fn.step.objective import Objective, _is_kernel, gradients_of
 from tfx_estimator.model_fn.step.parts import Part
 
 LOGITS = np.random.default_rng(0).normal(size=(7, 4)) * 3

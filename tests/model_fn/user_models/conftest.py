@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator.first_call import call_again, call_first
 from tfx_estimator.components.trainer.keras import model
-from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 SPEC = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
@@ -23,7 +22,7 @@ def look(monkeypatch: pytest.MonkeyPatch):
         if path == "keras":
             monkeypatch.setattr(model, "find_function", lambda _: network)
             return model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, SPEC).make()
-        first = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), SPEC)
+        first = call_first(network, TrainerSection(), 3, SPEC)
         if path == "estimator":
             return first
         with tf.Graph().as_default():

@@ -9,14 +9,14 @@ import tensorflow as tf
 from tests.components.trainer.user import weights_given
 from tests.model_fn.batch import PARAMS, input_fn
 from tfx_estimator.components.trainer.estimator.first_call import call_again, call_first
-from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
 def find(function):
     spec = {"image": tf.io.FixedLenFeature([28, 28, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
-    return call_first(function, Settings(declaration=None, label_names=("a", "b", "c")), spec)
+    return call_first(function, TrainerSection(), 3, spec)
 
 
 def trained(function, folder, steps=1):
