@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.config.task import REGRESSION
 
-_HIDDEN_UNITS = (64, 32)
+HIDDEN_UNITS = (64, 32)
 _MOST_DIMENSIONS = 32
 _Params = Mapping[str, Any]
 
@@ -85,15 +85,18 @@ def _in_scopes(features: dict[str, tf.Tensor], params: _Params) -> tuple[dict[st
 
 
 def _embedded(words: list[Any], params: _Params) -> list[Any]:
-    def size(column: Any) -> int:
-        return params.get("embedding_size") or min(_MOST_DIMENSIONS, 2 * math.ceil(column.num_buckets**0.25))
+    size = params.get("embedding_size")
+    return [tf.feature_column.embedding_column(each, size or embedding_size_of(each.num_buckets)) for each in words]
 
-    return [tf.feature_column.embedding_column(each, size(each)) for each in words]
+
+def embedding_size_of(categories: int) -> int:
+    """Returns the default size of an embedding."""
+    return min(_MOST_DIMENSIONS, 2 * math.ceil(categories**0.25))
 
 
 def _deep(params: _Params) -> dict[str, Any]:
     return {
-        "hidden_units": list(params.get("hidden_units") or _HIDDEN_UNITS),
+        "hidden_units": list(params.get("hidden_units") or HIDDEN_UNITS),
         "dropout": params.get("dropout"),
         "batch_norm": bool(params.get("batch_norm")),
     }

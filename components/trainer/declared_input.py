@@ -44,6 +44,11 @@ class DeclaredInput:
         """The spec of the model's features."""
         return {name: each for name, each in self.transformed_spec.items() if name not in (self.label, self.weight)}
 
+    @property
+    def served_spec(self) -> dict[str, Any]:
+        """The spec of the raw features that a served model takes."""
+        return {name: each for name, each in self.feature_spec.items() if name not in (self.label, self.weight)}
+
     def require(self, *names: str) -> None:
         """Refuses a preprocessing_fn that lacks the label, or one of these features."""
         missing = {self.label, *names} - set(self.transformed_spec)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 import tensorflow as tf
 
 from tfx_estimator.model_fn.optim.gradients import NONE, clip, compress, global_scale, restore
 from tfx_estimator.model_fn.optim.schedules import KerasSchedule
-from tfx_estimator.model_fn.optim.update_rules import RULES, Change, Shape, change_variable
+from tfx_estimator.model_fn.optim.update_rules import RULES, Change, Rule, Shape, change_variable
 from tfx_estimator.model_fn.step.precision import LossScale, all_finite
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
@@ -87,7 +87,12 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 
     def slots_of(self, variable: tf.Variable) -> dict[str, tuple[Shape, float]]:
         """Returns the shape and the initial value of each slot of a variable."""
-        return self._rule.slots(self._options, tuple(variable.shape.as_list()))
+        rule, options, _ = self.update_of(variable)
+        return rule.slots(options, tuple(variable.shape.as_list()))
+
+    def update_of(self, variable: tf.Variable) -> tuple[Rule, Mapping[str, Any], Optional[float]]:
+        """Returns the update of a variable: its rule, the options, and its rate; None for the scheduled one."""
+        return self._rule, self._options, None
 
     def apply_and_sum(self, grads_and_vars: _Pairs, numbers: tf.Tensor) -> tf.Tensor:
         """Applies gradients, and sums `numbers` over the replicas in the same all-reduce.
@@ -159,9 +164,11 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     ) -> Any:
         where = var.device, var.dtype.base_dtype
         state = (apply_state or {}).get(where) or self._fallback_apply_state(*where)
+        rule, options, rate = self.update_of(var)
+        if rate is not None:
+            state = {**state, "rate": tf.constant(rate, where[1])}
         slots = {slot: self.get_slot(var, slot) for slot in self.slots_of(var)}
-        change = Change(var, grad, slots, options=self._options, **state)
-        return change_variable(self._rule, change, self._finite)
+        return change_variable(rule, Change(var, grad, slots, options=options, **state), self._finite)
 
 
 def _whole(variable: tf.Variable) -> Optional[int]:

@@ -10,7 +10,7 @@ SHORT_NAMES: dict[str, dict[str, str]] = {
     },
     "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
 }
-# The same for tables, whose models are whole Estimator model_fns.
+# The same for tables, whose models are whole Estimator model_fns; on the Keras paths, `model_fn.table_networks`.
 TABLE_NAMES: dict[str, dict[str, str]] = {
     "trainer.model": {name: f"tfx_estimator.model_fn.tables:{name}" for name in ("dnn", "linear", "wide_deep")},
     "transform.preprocessing_fn": {"by_schema": "tfx_estimator.data.table_preprocessing:preprocessing_fn"},

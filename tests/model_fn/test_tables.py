@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.model_fn import tables
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.step.head import Head
+from tfx_estimator.model_fn.table_networks import TableNetwork
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 bring_back_estimator()
 
-_STEPS, _ROWS = 5, 48
+_STEPS, _ROWS, _BATCH = 5, 48, 16
 _OPTIMIZER = Optimizer(name="adagrad", learning_rate=0.1)
 
 
@@ -32,7 +37,7 @@ def _input(task: str) -> tf.data.Dataset:
         CLASSES: features["word"] % 3,
         REGRESSION: features["size"] * 2 + features["word"].astype(np.float32),
     }[task]
-    return tf.data.Dataset.from_tensor_slices((features, labels)).repeat().batch(16)
+    return tf.data.Dataset.from_tensor_slices((features, labels)).repeat().batch(_BATCH)
 
 
 def _params(task: str, **more: Any) -> dict[str, Any]:
@@ -85,3 +90,81 @@ def test_a_built_in_model_trains_as_the_canned_estimator(kind, task, tmp_path):
         np.testing.assert_array_equal(ours.get_variable_value(name), canned.get_variable_value(name), err_msg=name)
     measured, expected = (each.evaluate(lambda: _input(task), steps=3) for each in (ours, canned))
     assert measured == expected
+
+
+class _Losses(tf.estimator.SessionRunHook):
+    """Notes the loss of each step."""
+
+    def __init__(self) -> None:
+        self.found: list[float] = []
+
+    def begin(self) -> None:
+        (self._loss,) = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1:]
+
+    def before_run(self, context: Any) -> Any:
+        return tf.estimator.SessionRunArgs(self._loss)
+
+    def after_run(self, context: Any, values: Any) -> None:
+        self.found.append(float(values.results))
+
+
+def _places(network: tf.keras.Model) -> dict[str, tf.Variable]:
+    """Returns a Keras network's variables by the names in the canned Estimators' checkpoints."""
+    found = {}
+    for each in network.trainable_variables:
+        layer, own = each.name.split(":")[0].split("/")
+        part = "linear/linear_model" if layer.startswith("wide_") else "dnn"
+        if layer == "wide_bias":
+            name = f"{part}/bias_weights"
+        elif layer == "wide_numbers":
+            name = f"{part}/size/weights"
+        elif layer.startswith("wide_"):
+            name = f"{part}/{layer.removeprefix('wide_')}/weights"
+        elif layer.startswith("deep_"):
+            column = f"{layer.removeprefix('deep_')}_embedding/embedding_weights"
+            name = f"{part}/input_from_feature_columns/input_layer/{column}"
+        else:
+            name = f"{part}/{layer}/{own}"
+        found[name] = each
+    return found
+
+
+@pytest.mark.equivalence
+@pytest.mark.parametrize(
+    ("kind", "task"),
+    [
+        ("wide_deep", BINARY),
+        ("linear", REGRESSION),
+        pytest.param("dnn", CLASSES, marks=pytest.mark.long),
+        pytest.param("wide_deep", REGRESSION, marks=pytest.mark.long),
+    ],
+)
+def test_the_keras_network_trains_as_the_canned_estimator(kind, task, tmp_path):
+    steps, given = 200, {"hidden_units": [8, 4], "embedding_size": 4}
+    params = _params(task, label_mean=1.5, label_deviation=2.5)
+    params["num_classes"] = {BINARY: 2, CLASSES: 3, REGRESSION: 1}[task]
+    config = tf.estimator.RunConfig(model_dir=str(tmp_path), tf_random_seed=7)
+    canned = tf.estimator.Estimator(getattr(tables, kind), config=config, params={**params, **given})
+    losses = _Losses()
+    canned.train(lambda: _input(task), steps=steps, hooks=[losses])
+    first = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-0"))
+
+    spec = {"size": tf.io.FixedLenFeature([], tf.float32), "word": tf.io.FixedLenFeature([], tf.int64)}
+    built_in = TableNetwork(kind, spec, params)
+    section = TrainerSection(
+        global_batch_size=_BATCH, train_steps=_STEPS, optimizer=_OPTIMIZER, params={} if kind == "linear" else given
+    )
+    made = {"function": built_in.network, "head": Head.of(params), "make_optimizer": built_in.optimizer}
+    model = ModelMaker(section, params["num_classes"], spec, **made).make_compiled(1)
+    places = _places(model.network)
+    for name, variable in places.items():
+        variable.assign(first.get_tensor(name).reshape(variable.shape))
+    step = tf.function(model.train_step)
+    found = [float(step(batch)["loss"]) for batch in _input(task).take(steps)]
+    assert found[-1] < 0.9 * found[0]
+    np.testing.assert_allclose(found, losses.found, rtol=1e-5, atol=1e-6)
+    assert len(places) == len([name for name in first.get_variable_to_shape_map() if re.match(r"(dnn|linear)/", name)])
+    for name, variable in places.items():
+        np.testing.assert_allclose(
+            variable.numpy(), canned.get_variable_value(name).reshape(variable.shape), atol=1e-5, err_msg=name
+        )

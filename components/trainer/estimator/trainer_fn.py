@@ -24,7 +24,6 @@ from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_confi
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.runtime import parts_at_once
-from tfx_estimator.pipeline.config.task import Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 bring_back_estimator()
@@ -63,7 +62,9 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         first = call_first(function, section, classes, declared.inputs)
         estimator, recorded = _of_network(function, first, section, settings, config, of_table)
     serving = (
-        _of_rows(feature_spec, transform, table) if table else _serving_receiver_fn(feature_spec, transform, settings)
+        _of_rows(declared.served_spec, transform, table.label)
+        if table
+        else _serving_receiver_fn(feature_spec, transform, settings)
     )
     evaluated = stacks.current().has_eval_saved_model
     return {
@@ -198,16 +199,15 @@ def _serving_receiver_fn(
 
 
 def _of_rows(
-    feature_spec: dict[str, Any], transform: _Transform, task: Task
+    asked: dict[str, Any], transform: _Transform, label: str
 ) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
     """Makes a `serving_input_receiver_fn` of a table's rows: `examples`, serialized tf.Examples, string [batch]."""
-    asked = {name: each for name, each in feature_spec.items() if name not in (task.label, task.weight)}
 
     @tf.autograph.experimental.do_not_convert
     def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
         examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
         features = transform(tf.io.parse_example(examples, asked))
-        features.pop(task.label, None)
+        features.pop(label, None)
         return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples})
 
     return serving_input_receiver_fn

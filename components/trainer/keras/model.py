@@ -44,6 +44,7 @@ class ModelMaker:
         trains: True if the model is trained; otherwise it computes in float32, regardless of `trainer.precision`.
         function: Makes the network, in place of the declared one.
         head: The task.
+        make_optimizer: Makes the declared optimizer, of a network that is not compiled.
     """
 
     section: TrainerSection
@@ -52,6 +53,7 @@ class ModelMaker:
     trains: bool = True
     function: Optional[Callable] = None
     head: Head = OF_CLASSES
+    make_optimizer: Callable[..., DeclaredOptimizer] = DeclaredOptimizer
 
     def make(self) -> Classifier:
         """Builds the model with all its variables; without an optimizer, unless the user's model is compiled."""
@@ -114,7 +116,7 @@ class ModelMaker:
             declared = self.section
             scale = LossScale() if declared.precision == FLOAT16 else None
             compression = declared.distribution.train.gradient_compression
-            optimizer = DeclaredOptimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
+            optimizer = self.make_optimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
         if not isinstance(model, KeptClassifier):
             _make_slots(optimizer, stored(model.trainable_variables))

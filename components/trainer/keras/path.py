@@ -35,10 +35,12 @@ from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_k
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.step.head import Head
 from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier
+from tfx_estimator.model_fn.table_networks import TableNetwork
 from tfx_estimator.model_fn.user_models.warm_start import warm_keras
 from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.known import TABLE_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
@@ -139,7 +141,11 @@ class _Task:
 
     def _maker(self, section: TrainerSection, trains: bool) -> ModelMaker:
         params = self._params
-        return ModelMaker(section, params["num_classes"], self._declared.inputs, trains, head=Head.of(params))
+        given: dict[str, Any] = {"head": Head.of(params)}
+        if section.model in TABLE_NAMES["trainer.model"]:
+            built_in = TableNetwork(section.model, self._declared.inputs, params)
+            given |= {"function": built_in.network, "make_optimizer": built_in.optimizer}
+        return ModelMaker(section, params["num_classes"], self._declared.inputs, trains, **given)
 
     @functools.cached_property
     def _params(self) -> dict[str, Any]:

@@ -109,12 +109,9 @@ class ServedModel(tf.Module):
         self._answers = functools.partial(model.answers, label_names=list(settings.label_names))
         self._transform = functools.partial(layer)
         self._image_shape, self._encoded = settings.image_shape, settings.encoded
-        self._is_table, spec = bool(settings.table), declared.feature_spec
-        unserved = (declared.label, declared.weight)
-        self._parse = functools.partial(
-            tf.io.parse_example, features={name: each for name, each in spec.items() if name not in unserved}
-        )
-        self._shape = () if self._is_table else spec[IMAGE].shape
+        self._is_table, self._label = bool(settings.table), declared.label
+        self._parse = functools.partial(tf.io.parse_example, features=declared.served_spec)
+        self._shape = () if self._is_table else declared.served_spec[IMAGE].shape
 
     def from_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies serialized tf.Examples, string [batch]."""
@@ -123,7 +120,8 @@ class ServedModel(tf.Module):
     @tf.autograph.experimental.do_not_convert
     def from_rows(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         """Predicts of a table's rows, serialized tf.Examples, string [batch]."""
-        return self._answers(self._transform(self._parse(examples)))
+        features = self._transform(self._parse(examples))
+        return self._answers({name: each for name, each in features.items() if name != self._label})
 
     def from_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies images, uint8 [batch, height, width, channels]."""

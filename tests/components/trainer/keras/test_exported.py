@@ -39,7 +39,8 @@ def save(model, folder, shape, make=Decoded):
     """Exports a model for images of a shape."""
     declared = SimpleNamespace(
         transform_output=SimpleNamespace(transform_features_layer=lambda: make(shape)),
-        feature_spec={"image": tf.io.FixedLenFeature([], tf.string)},
+        label="label",
+        served_spec={"image": tf.io.FixedLenFeature([], tf.string)},
     )
     served = ServedModel(model, declared, Settings(image_shape=shape, label_names=("a", "b", "c")))
     tf.saved_model.save(served, str(folder), signatures=served.signatures())
