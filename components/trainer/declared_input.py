@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
 
+from tfx_estimator.components.records import read_records
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -117,9 +118,8 @@ def table_params(declared: DeclaredInput, task: Task) -> dict[str, Any]:
 
 def _moments(declared: DeclaredInput) -> tuple[float, float]:
     """Returns the mean and the deviation of the label in some of the training examples."""
-    # Without an operation, which would initialise the devices before a strategy does.
     files = sorted(declared.reader.train_files)
-    records = itertools.chain.from_iterable(map(tf.compat.v1.io.tf_record_iterator, files))
+    records = itertools.chain.from_iterable(map(read_records, files))
     features = (tf.train.Example.FromString(each).features for each in itertools.islice(records, _COUNTED))
     found = (each.feature[declared.label] for each in features)
     labels = np.array([(each.float_list.value or each.int64_list.value)[0] for each in found])

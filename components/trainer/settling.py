@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from tfx import types
@@ -16,7 +16,7 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.tfds_example_gen.properties import num_examples
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.data.features import LABEL
-from tfx_estimator.pipeline.base.errors import DamagedDataError, DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.class_weights import BALANCED
@@ -61,7 +61,7 @@ def with_counts(
         count: Returns the number of examples by label; None counts them.
     """
     settings, exec_properties = with_steps(settings, exec_properties, examples)
-    return with_weights(settings, count or (lambda: count_labels(examples))), exec_properties
+    return with_weights(settings, count or (lambda: count_labels(examples, settings.task.label))), exec_properties
 
 
 def with_steps(
@@ -122,17 +122,18 @@ def with_weights(settings: Settings, count: Callable[[], Mapping[int, int]]) -> 
     if settings.section.class_weights != BALANCED:
         return settings
     counts = count()
-    classes = len(settings.label_names)
+    names = settings.label_names or tuple(map(str, range(max(counts, default=0) + 1)))
+    classes = len(names)
     wrong = [label for label in counts if not 0 <= label < classes]
     if not counts or wrong:
         found = f"the label {wrong[0]}, of {classes} classes" if wrong else "no label to train on"
         raise DeclarationError(
             f"trainer.class_weights: {BALANCED}: the examples hold {found}",
-            expected=f"examples with an int64 feature `{LABEL}`, one of the classes",
+            expected=f"examples with an int64 feature `{settings.task.label}`, one of the classes",
             todo="list the weights, or remove them",
         )
     weights = balanced(counts, classes)
-    named = zip(settings.label_names, weights)
+    named = zip(names, weights)
     shown = [f"{name} {weight:.4g} (of {counts.get(label, 0):,})" for label, (name, weight) in enumerate(named)]
     more = f" and {len(shown) - _SHOWN_CLASSES} more classes" if len(shown) > _SHOWN_CLASSES else ""
     logger.info(f"trainer.class_weights: {BALANCED}: {', '.join(shown[:_SHOWN_CLASSES])}{more}")
@@ -152,35 +153,19 @@ def balanced(counts: Mapping[int, int], classes: int) -> tuple[float, ...]:
     return tuple(share / counts[label] if label in counts else 1.0 for label in range(classes))
 
 
-def count_labels(examples: Sequence[types.Artifact]) -> dict[int, int]:
+def count_labels(examples: Sequence[types.Artifact], label: str = LABEL) -> dict[int, int]:
     """Counts the examples of the training split by label."""
     # Imported late: this module is used without TensorFlow.
     from tensorflow.core.example import example_pb2
 
+    from tfx_estimator.components.records import read_records
+
     counts: collections.Counter[int] = collections.Counter()
     for folder in (artifact_utils.get_split_uri([each], _TRAIN) for each in examples):
         for path in sorted(fileio.glob(os.path.join(folder, "*"))):
-            for record in _records(path):
-                counts.update(example_pb2.Example.FromString(record).features.feature[LABEL].int64_list.value)
+            for record in read_records(path):
+                counts.update(example_pb2.Example.FromString(record).features.feature[label].int64_list.value)
     return dict(counts)
-
-
-def _records(path: str) -> Iterator[bytes]:
-    from tensorflow.python.framework import errors
-    from tensorflow.python.lib.io.tf_record import tf_record_iterator
-    from tensorflow.python.util import deprecation
-
-    try:
-        # It verifies checksums. A tf.data pipeline would be no faster, and would initialise all GPUs in this process.
-        with deprecation.silence():
-            records = tf_record_iterator(path)
-        yield from records
-    except errors.DataLossError as error:
-        raise DamagedDataError(
-            f"damaged file {path}: {error.message}",
-            expected="a whole TFRecord file, not compressed",
-            todo="prepare the data set again",
-        ) from error
 
 
 def read_values(uri: str) -> dict[str, Any]:

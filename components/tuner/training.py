@@ -66,7 +66,7 @@ class Trials:
     @functools.cached_property
     def _labels(self) -> Mapping[int, int]:
         """Counts the labels once for all trials, as that reads all examples."""
-        return count_labels(self.inputs[standard_component_specs.EXAMPLES_KEY])
+        return count_labels(self.inputs[standard_component_specs.EXAMPLES_KEY], self.settings.task.label)
 
     def place(self, number: int) -> str:
         """Returns the folder of a trial."""

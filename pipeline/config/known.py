@@ -15,6 +15,8 @@ TABLE_NAMES: dict[str, dict[str, str]] = {
     "trainer.model": {name: f"tfx_estimator.model_fn.tables:{name}" for name in ("dnn", "linear", "wide_deep")},
     "transform.preprocessing_fn": {"by_schema": "tfx_estimator.data.table_preprocessing:preprocessing_fn"},
 }
+# Their `trainer.params`.
+PARAMS_OF_TABLES = ("hidden_units", "embedding_size", "dropout", "batch_norm")
 # Built-in networks with batch normalisation. The user's own are checked once built.
 NORMALISING = ("cifar_resnet", "cifar_resnet9")
 

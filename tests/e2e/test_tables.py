@@ -73,6 +73,49 @@ def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_
     assert np.mean((answers["scores"][:, 1] > 0.5) == labels) >= 0.95
     workdir.run(*run, cwd=folder)
     assert {state for node, state in workdir.states("cancer").items() if node != "BaselineResolver"} == {"cached"}
+    # The same network, steps and optimizers by Keras; other first weights.
+    workdir.run(*run, "--set", "trainer.path=keras_custom_loop", cwd=folder)
+    by_keras = workdir.summary("cancer")
+    assert by_keras["metrics"]["log_loss"] == pytest.approx(results["metrics"]["log_loss"], abs=0.05)
+    assert (by_keras["blessed"], by_keras["training"]["last_step"]) == (True, 200)
+    answered = _serve(by_keras["pushed"], rows, ("size",))
+    assert np.abs(answered["probabilities"] - answers["probabilities"]).mean() <= 0.05
+
+
+_NETWORK = """\
+import tensorflow as tf
+
+
+def network(outputs):
+    inputs = [tf.keras.Input([1], name=name) for name in ("mean_concavity", "worst_texture")]
+    hidden = tf.keras.layers.Dense(16, "relu")(tf.keras.layers.Concatenate()(inputs))
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(outputs)(hidden))
+
+
+def compiled(outputs):
+    model = network(outputs)
+    model.compile("adam", "mse", metrics=["mae"])
+    return model
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_network_is_a_regression_on_every_path_with_the_examples_weights(tmp_path):
+    folder = copy_example("canned-estimator-csv", tmp_path)
+    (folder / "mine.py").write_text(_NETWORK)
+    workdir = _declare(folder, "number", '"mine:network"', "worst_area", "pusher: {}\n")
+    found = {}
+    for path in ("estimator", "keras", "keras_custom_loop"):
+        sets = ("--set", f"trainer.path={path}", "--set", "data.weight=worst_perimeter")
+        workdir.run("number.yaml", *sets, cwd=folder)
+        found[path] = workdir.summary("number")["metrics"]
+        assert found[path]["skill"] >= 0.3
+    assert found["estimator"] == pytest.approx(found["keras"], rel=1e-4)
+    assert found["estimator"] == pytest.approx(found["keras_custom_loop"], rel=1e-4)
+    sets = ("--set", "trainer.path=keras", "--set", "trainer.model=mine:compiled", "--set", "trainer.train_steps=1000")
+    workdir.run("number.yaml", *sets, cwd=folder)
+    assert workdir.summary("number")["training"]["last_step"] == 1000
 
 
 @pytest.mark.long

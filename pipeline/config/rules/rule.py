@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.base.files import PROOF, read_json
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
-from tfx_estimator.pipeline.config.known import expand
+from tfx_estimator.pipeline.config.known import TABLE_NAMES, expand
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import ON_DEVICES
@@ -99,6 +99,9 @@ class Case:
     def arguments(self) -> Optional[ast.arguments]:
         """The arguments of trainer.model's function; None if its text does not tell."""
         target = self.trainer.model
+        if target in TABLE_NAMES["trainer.model"] and self.trainer.path != "estimator":
+            # There `model_fn.table_networks` makes it.
+            return None
         return find_arguments(expand("trainer.model", target), self.search_paths) if target else None
 
     @property

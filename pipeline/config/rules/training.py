@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.known import SHORT_NAMES
+from tfx_estimator.pipeline.config.known import PARAMS_OF_TABLES, SHORT_NAMES, TABLE_NAMES
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given, of_strategy
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -78,10 +78,12 @@ CODE_AND_LENGTH = (
 
 def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
     """Yields names of trainer.params that are not arguments of the network function."""
-    arguments = case.arguments
-    if arguments is None or arguments.kwarg is not None or case.is_model_fn:
-        return
-    known = [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
+    known = list(PARAMS_OF_TABLES)
+    if case.trainer.model not in TABLE_NAMES["trainer.model"]:
+        arguments = case.arguments
+        if arguments is None or arguments.kwarg is not None or case.is_model_fn:
+            return
+        known = [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
     for name in case.trainer.params:
         if name not in known:
             near = nearest(name, known)

@@ -133,7 +133,7 @@ def test_the_labels_are_counted_once_for_all_trials_of_a_tuning(examples, tmp_pa
     from tfx_estimator.components.tuner import training
 
     read: list[str] = []
-    monkeypatch.setattr(training, "count_labels", lambda found: read.append("") or settling.count_labels(found))
+    monkeypatch.setattr(training, "count_labels", lambda *given: read.append("") or settling.count_labels(*given))
     trials = training.Trials(str(tmp_path), {"examples": [examples(0, 1, 1)]}, {}, Settings(), None)
     assert [trials._labels for _ in range(2)] == [{0: 1, 1: 2}] * 2
     assert len(read) == 1

@@ -64,7 +64,7 @@ def test_the_classes_are_those_of_all_rows(declare, monkeypatch):
         ("data.splits={train: 0, eval: 1}", "data.splits"),
         ("data.dataset=mnist", "data.dataset"),
         ("data.schema=none.pbtxt", "data.schema"),
-        ("trainer.path=keras", "trainer.path"),
+        ("trainer.params={hidden: [3]}", "trainer.params.hidden"),
         ("trainer.model=mnist_cnn", "trainer.model"),
         ("evaluator.slices=[z]", "evaluator.slices"),
     ],
