@@ -95,7 +95,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
             from tfx_estimator.pipeline.runners.local import LocalRunner, check_data, prepare
 
         with view.waiting("looking for the data"):
-            check_data(loaded)
+            check_data(loaded, folders)
         view.current = "dry run"
         with view.waiting("trying your code on made-up examples"):
             tried = wait()

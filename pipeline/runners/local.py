@@ -141,14 +141,14 @@ class LocalRunner(LocalDagRunner):
         return True
 
 
-def check_data(loaded: Loaded) -> None:
+def check_data(loaded: Loaded, folders: PipelineFolders) -> None:
     """Checks within seconds that the data set is available: `prepare` may take hours to fetch it.
 
     Raises:
-        DataError: It is not.
+        DataError: It is not, or a table differs from the schema that earlier runs kept.
     """
     loaded.make_importable()
-    ingestion.check_available(loaded.declaration.data)
+    ingestion.check_available(loaded.declaration.data, "" if folders.is_stored else folders.schema)
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
