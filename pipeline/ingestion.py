@@ -21,7 +21,6 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.table import is_here, read_declared, task
 from tfx_estimator.pipeline.config.task import CLASSES, Task
-from tfx_estimator.pipeline.user_data.schema import check_kept
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,8 @@ class Ingested:
         return not any(self.image_shape)
 
 
-def check_available(data: DataSection, kept: str = "") -> None:
-    """Checks within seconds that the data exist, and that a table has the columns of its kept schema.
-
-    Args:
-        kept: Where the pipeline keeps the schema of a table.
+def check_available(data: DataSection) -> None:
+    """Checks within seconds that the data exist.
 
     Raises:
         DataError: They do not, or cannot be read.
@@ -58,9 +54,7 @@ def check_available(data: DataSection, kept: str = "") -> None:
     if not data.csv:
         open_source(data).check_available()
     elif is_here(data):
-        reading = read_declared(data)
-        if kept and not data.schema:
-            check_kept(kept, reading)
+        read_declared(data)
 
 
 def prepare(data: DataSection) -> None:

@@ -54,7 +54,7 @@ class Executor(tfx_executor.Executor):
                 if self._image_bytes
                 else f"correct the rows, or {declared}, that data.schema names, then run the pipeline again"
                 if declared
-                else f"{way_out(kept) if kept and not is_new else 'correct the rows'}; then run the pipeline again",
+                else f"{way_out(kept) if kept and not is_new else 'correct the rows'}, then run the pipeline again",
             )
         if is_new:
             with fileio.open(io_utils.get_only_uri_in_dir(schema.uri), "rb") as file:

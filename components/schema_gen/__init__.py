@@ -8,7 +8,6 @@ from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
-from tfx_estimator.components.execution import UnkeyedDriver
 from tfx_estimator.components.schema_gen import executor
 
 __all__ = ["SchemaGen"]
@@ -26,12 +25,6 @@ class TableSchemaGenSpec(component_spec.ComponentSpec):
     }
     INPUTS = {"statistics": component_spec.ChannelParameter(type=standard_artifacts.ExampleStatistics)}
     OUTPUTS = {"schema": component_spec.ChannelParameter(type=standard_artifacts.Schema)}
-
-
-class Driver(UnkeyedDriver):
-    """Makes the same schema of a work folder that was moved."""
-
-    UNKEYED = (executor.KEPT_KEY,)
 
 
 class SchemaGen(base_component.BaseComponent):
@@ -53,7 +46,6 @@ class SchemaGen(base_component.BaseComponent):
 
     SPEC_CLASS = TableSchemaGenSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(executor.Executor)
-    DRIVER_CLASS = Driver
 
     def __init__(
         self, statistics: types.BaseChannel, declared: Optional[str] = None, kept: str = "", label: Optional[str] = None

@@ -15,7 +15,7 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
 from tfx_estimator.components import read_files
-from tfx_estimator.components.execution import Artifacts, unkeyed_property
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.pipeline.user_data.schema import read_schema
 
@@ -33,8 +33,7 @@ class Executor(tfx_executor.Executor):
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Writes schema.pbtxt."""
-        node = self._context.pipeline_node if self._context else None
-        declared, kept = exec_properties[DECLARED_KEY], unkeyed_property(node, exec_properties, KEPT_KEY)
+        declared, kept = exec_properties[DECLARED_KEY], exec_properties[KEPT_KEY]
         schema = artifact_utils.get_single_instance(output_dict["schema"])
         path, place = os.path.join(schema.uri, tfx_executor.DEFAULT_FILE_NAME), declared or kept
         if declared or (kept and fileio.exists(kept)):
@@ -70,8 +69,10 @@ def give_room(schema: schema_pb2.Schema, splits: Sequence[statistics_pb2.Dataset
         share = min(filled(split, feature.name) for split in splits) - MORE_EMPTY
         feature.presence.min_fraction = max(0, math.floor(100 * share) / 100)
         if feature.HasField("bool_domain"):  # which has no share of other words
-            values = (feature.bool_domain.true_value, feature.bool_domain.false_value)
-            feature.string_domain.value.extend(filter(None, values))
+            words = filter(None, (feature.bool_domain.true_value, feature.bool_domain.false_value))
+            feature.ClearField("bool_domain")
+            if feature.type == schema_pb2.BYTES:
+                feature.string_domain.value.extend(words)
         if feature.WhichOneof("domain_info") in ("domain", "string_domain"):
             feature.distribution_constraints.min_domain_mass = 1 - NEW_WORDS
 

@@ -141,14 +141,14 @@ class LocalRunner(LocalDagRunner):
         return True
 
 
-def check_data(loaded: Loaded, folders: PipelineFolders) -> None:
+def check_data(loaded: Loaded) -> None:
     """Checks within seconds that the data set is available: `prepare` may take hours to fetch it.
 
     Raises:
-        DataError: It is not, or a table differs from the schema that earlier runs kept.
+        DataError: It is not.
     """
     loaded.make_importable()
-    ingestion.check_available(loaded.declaration.data, "" if folders.is_stored else folders.schema)
+    ingestion.check_available(loaded.declaration.data)
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,8 @@ def is_checked(feature: Any) -> bool:
 
 
 def way_out(place: str) -> str:
-    """Returns what to do if rows and the schema at a place differ."""
-    return f"correct the rows; or, if they are right, edit {place}, or remove it: then it is inferred from these rows"
+    """Returns what to do if rows differ from the schema that is kept at a place."""
+    return f"correct the rows, or edit {place}, or remove it to have it inferred from these rows"
 
 
 def check_kept(place: str, reading: TableReading) -> None:
@@ -57,17 +56,24 @@ def check_kept(place: str, reading: TableReading) -> None:
     Raises:
         DataError: A column is gone, new or of another kind; or the file is no schema.
     """
-    with contextlib.suppress(FileNotFoundError):
-        text = Path(place).read_text(encoding="utf-8")
-        if found := list(differences(read_schema(text, place), reading)):
-            raise DataValidationError(
-                one_line(f"{reading.place} is another table than before: {listed(found)}"),
-                expected=one_line(f"the columns of {place}, inferred from the table of an earlier run"),
-                todo=one_line(way_out(place)),
-            )
+    if found := compare_kept(place, reading):
+        raise DataValidationError(
+            one_line(f"{reading.place} is another table than before: {listed(found)}"),
+            expected=one_line(f"the columns of {place}, which an earlier run inferred"),
+            todo=one_line(f"{way_out(place)}, then run the pipeline again"),
+        )
 
 
-def differences(schema: Any, reading: TableReading) -> Iterator[str]:
+def compare_kept(place: str, reading: TableReading) -> list[str]:
+    """Returns how the rows read differ from a kept schema, if there is one."""
+    try:
+        text = Path(place).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    return list(_differences(read_schema(text, place), reading))
+
+
+def _differences(schema: Any, reading: TableReading) -> Iterator[str]:
     """Yields the columns that are gone, new or of another kind, as TFDV would find in all rows."""
     from tensorflow_metadata.proto.v0 import schema_pb2
 
