@@ -17,7 +17,7 @@ from tfx.utils import io_utils, writer_utils
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.schema_gen.executor import filled
+from tfx_estimator.components.schema_gen.executor import common, filled, find
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DataValidationError
 from tfx_estimator.pipeline.user_data.schema import is_checked, way_out
@@ -41,7 +41,8 @@ class Executor(tfx_executor.Executor):
         self._image_bytes = exec_properties.get(IMAGE_BYTES_KEY)
         self._found: list[str] = []
         schema = artifact_utils.get_single_instance(input_dict[standard_component_specs.SCHEMA_KEY])
-        declared, kept = exec_properties.get(DECLARED_KEY), read_files.copy_of(schema)
+        declared = exec_properties.get(DECLARED_KEY)
+        kept = "" if declared else read_files.copy_of(schema)
         is_new = kept != "" and not fileio.exists(kept)
         output = super().Do(input_dict, output_dict, exec_properties)
         if self._found:
@@ -80,7 +81,7 @@ def _check_lengths(
     statistics: statistics_pb2.DatasetFeatureStatistics, image_bytes: int, anomalies: anomalies_pb2.Anomalies
 ) -> bool:
     """Adds an anomaly if an image has another length, which TFDV's schema cannot express."""
-    feature = _feature(statistics, IMAGE)
+    feature = find(statistics, IMAGE)
     if feature is None or not feature.HasField("bytes_stats"):
         return False  # TFDV has an anomaly for it: missing, or not bytes
     shortest, longest = int(feature.bytes_stats.min_num_bytes), int(feature.bytes_stats.max_num_bytes)
@@ -95,7 +96,7 @@ def _check_empty(
     statistics: statistics_pb2.DatasetFeatureStatistics, schema: schema_pb2.Schema, anomalies: anomalies_pb2.Anomalies
 ) -> bool:
     """Adds an anomaly for each column with too many empty cells, which TFDV counts as present."""
-    found = [each for each in schema.feature if is_checked(each) and _feature(statistics, each.name) is not None]
+    found = [each for each in schema.feature if is_checked(each) and find(statistics, each.name) is not None]
     # A column without any value is an anomaly of TFDV.
     few = [each for each in found if 0 < filled(statistics, each.name) < each.presence.min_fraction]
     for each in few:
@@ -125,24 +126,14 @@ def _lines(
     for name, info in sorted(anomalies.anomaly_info.items()):
         if info.severity != anomalies_pb2.AnomalyInfo.ERROR:
             continue
-        feature = _feature(statistics, name)
-        present = _present(_common(feature), is_table) if feature is not None else 0
+        feature = find(statistics, name)
+        present = _present(common(feature), is_table) if feature is not None else 0
         count = ""
         if present < statistics.num_examples:
             missing = statistics.num_examples - present
             count = f" (missing in {missing:,} of {statistics.num_examples:,} examples)"
         for reason in info.reason:
             yield f"feature {name!r}: {reason.short_description}: {reason.description}{count}"
-
-
-def _feature(
-    statistics: statistics_pb2.DatasetFeatureStatistics, name: str
-) -> statistics_pb2.FeatureNameStatistics | None:
-    return next((feature for feature in statistics.features if list(feature.path.step) == [name]), None)
-
-
-def _common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
-    return getattr(feature, feature.WhichOneof("stats")).common_stats
 
 
 def _present(common: statistics_pb2.CommonStatistics, is_table: bool) -> int:

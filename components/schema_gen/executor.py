@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
@@ -17,6 +17,7 @@ from tfx.types import artifact_utils
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import write_whole
+from tfx_estimator.pipeline.user_data.csv_file import DATE
 from tfx_estimator.pipeline.user_data.schema import read_schema
 
 DECLARED_KEY, KEPT_KEY, LABEL_KEY = "declared", "kept", "label"
@@ -74,12 +75,29 @@ def give_room(schema: schema_pb2.Schema, splits: Sequence[statistics_pb2.Dataset
             if feature.type == schema_pb2.BYTES:
                 feature.string_domain.value.extend(words)
         if feature.WhichOneof("domain_info") in ("domain", "string_domain"):
-            feature.distribution_constraints.min_domain_mass = 1 - NEW_WORDS
+            least = 0 if _is_open(max(splits, key=lambda each: each.num_examples), feature.name) else 1 - NEW_WORDS
+            feature.distribution_constraints.min_domain_mass = least
 
 
 def filled(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> float:
     """Returns the share of rows that have a value in a column."""
-    for feature in split.features:
-        if list(feature.path.step) == [name]:
-            return getattr(feature, feature.WhichOneof("stats")).common_stats.tot_num_values / split.num_examples
-    return 0.0
+    feature = find(split, name)
+    return common(feature).tot_num_values / split.num_examples if feature else 0.0
+
+
+def find(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> Optional[statistics_pb2.FeatureNameStatistics]:
+    """Returns the statistics of a feature; None if there is none."""
+    return next((feature for feature in split.features if list(feature.path.step) == [name]), None)
+
+
+def common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
+    """Returns what is counted of a feature of any type."""
+    return getattr(feature, feature.WhichOneof("stats")).common_stats
+
+
+def _is_open(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> bool:
+    """Returns whether another day has other words: dates, or so many words that occur once (Good and Turing)."""
+    feature = find(split, name)
+    buckets = feature.string_stats.rank_histogram.buckets if feature else ()
+    once = sum(bucket.sample_count == 1 for bucket in buckets)
+    return once > NEW_WORDS * split.num_examples or all(DATE.fullmatch(bucket.label) for bucket in buckets)

@@ -45,7 +45,7 @@ class Days:
         return self.folder / "runs" / "t" / "schema.pbtxt"
 
     def write(self, change: Optional[Callable[[int, _Row], Any]] = None) -> None:
-        """Writes 600 rows: a number, a tenth of whose cells are empty, one of all rows, words, two words, a label."""
+        """Writes 600 rows: a number, a tenth of whose cells are empty, one of all rows, words of all kinds, a label."""
         drawn, rows = random.Random(0), []
         for number in range(600):
             row = {
@@ -53,6 +53,8 @@ class Days:
                 "all": drawn.random(),
                 "word": drawn.choice("abc"),
                 "flag": drawn.choice(["true", "false"]),
+                "date": "2026-05-01",
+                "name": f"Mrs {number}" if number < 60 else "Mr",
                 "y": drawn.choice(["no", "yes"]),
             }
             if change:
@@ -95,7 +97,7 @@ def test_the_schema_of_the_first_rows_is_kept_and_later_rows_are_checked_against
     text = days.schema.read_text()
     kept = {each.name: each for each in text_format.Parse(text, schema_pb2.Schema()).feature}
     # TFX's own says 1.0 of both.
-    assert kept["some"].presence.min_fraction == pytest.approx(0.8, abs=0.05)
+    assert 0.7 < kept["some"].presence.min_fraction <= 0.8
     assert kept["all"].presence.min_fraction == 0.9
     assert kept["y"].presence.min_fraction == 1.0
     # Nothing is inferred a second time, or made again: Transform and Trainer would be, too.
@@ -103,6 +105,8 @@ def test_the_schema_of_the_first_rows_is_kept_and_later_rows_are_checked_against
 
     # Little has changed: the rows pass, and the schema stays.
     changes = [_share(*each) for each in (("all", 0.05), ("word", 0.01, "new"), ("flag", 0.01, "?"))]
+    # Other words on each day are no change.
+    changes.append(lambda number, row: row.update(date="2026-05-02", name=row["name"].replace("Mrs", "Dr")))
     days.write(lambda number, row: [change(number, row) for change in changes])
     assert set(days.run().values()) == {"ran"}
     assert days.schema.read_text() == text
@@ -113,7 +117,7 @@ def test_the_schema_of_the_first_rows_is_kept_and_later_rows_are_checked_against
     with refused(DataValidationError, "6 anomalies", todo=str(days.schema)) as caught:
         days.run()
     lines = [line for line in caught.value.what.splitlines() if "split 'train'" in line]
-    assert ["'some'", "'word'", "'y'"] == [line.split("feature ")[1].partition(":")[0] for line in lines]
+    assert [line.split("feature ")[1].partition(":")[0] for line in lines] == ["'some'", "'word'", "'y'"]
     assert "Empty cells" in lines[0]
     assert "(missing in " in lines[0]
     assert "else" in lines[1]
