@@ -52,6 +52,7 @@ class Executor(tfx_executor.Executor):
                 inferred = text_format.Parse(file.read(), schema_pb2.Schema())
             give_room(inferred, splits, exec_properties[LABEL_KEY])
             text = _HEAD + text_format.MessageToString(inferred)
+        fileio.makedirs(schema.uri)
         write_whole(path, text)
         if place:
             read_files.keep_copy(schema, place)
