@@ -17,6 +17,8 @@ from tfx_estimator.pipeline.user_source import opened
 
 # A custom property of an output: JSON of the hashes by path.
 _READ_FILES = "read_files"
+# Another one: a file that has the text of the output's only file.
+_COPY_OF = "copy_of"
 _NOTES = ".read.jsonl"
 
 
@@ -69,9 +71,27 @@ def keep(artifact: types.Artifact, files: Mapping[str, str]) -> None:
         artifact.set_string_custom_property(_READ_FILES, json.dumps(kept, sort_keys=True))
 
 
+def keep_copy(artifact: types.Artifact, path: str) -> None:
+    """Records the file that the output's only file is a copy of, or will be copied to; it moves with its pipeline."""
+    artifact.set_string_custom_property(_COPY_OF, path)
+
+
+def copy_of(artifact: types.Artifact) -> str:
+    """Returns the path that `keep_copy` recorded; empty without one."""
+    return str(artifact.get_string_custom_property(_COPY_OF))
+
+
 def changes_of(artifact: types.Artifact) -> list[str]:
     """Returns what has changed since an output was published: see `changes`."""
-    return changes(json.loads(artifact.get_string_custom_property(_READ_FILES) or "{}"))
+    found = changes(json.loads(artifact.get_string_custom_property(_READ_FILES) or "{}"))
+    if path := copy_of(artifact):
+        texts = []
+        for each in (path, *fileio.glob(os.path.join(artifact.uri, "*"))) if fileio.exists(path) else ():
+            with fileio.open(each, "rb") as file:
+                texts.append(file.read())
+        if len(texts) != 2 or texts[0] != texts[1]:
+            found.append(f"{os.path.basename(path)} {'changed' if texts else 'is gone'}")
+    return found
 
 
 def changes(files: Mapping[str, str]) -> list[str]:

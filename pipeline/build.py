@@ -69,7 +69,8 @@ def create_pipeline(
         rerun = declaration.rerun
         search_paths, declared = search_paths or declaration.search_paths, declared or declaration.declared
         declaration = declaration.declaration
-    ingested = ingest(declaration)
+    # A service keeps none: the next run may be another pod's.
+    ingested = ingest(declaration, "" if target else folders.schema)
     examples, schema, task, image_shape = ingested.examples, ingested.schema, ingested.task, ingested.image_shape
     trainer = declaration.trainer
     transform = declaration.transform.of_table() if ingested.is_table else declaration.transform

@@ -91,6 +91,11 @@ class PipelineFolders:
         return os.path.join(self.local, METADATA)
 
     @property
+    def schema(self) -> str:
+        """The kept schema of a table."""
+        return os.path.join(self.home, "schema.pbtxt")
+
+    @property
     def serving(self) -> str:
         """Destination of blessed models."""
         return os.path.join(self.home, "serving")

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tfx.components import CsvExampleGen, SchemaGen
-from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
+from tfx.components import CsvExampleGen
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.proto import example_gen_pb2
 from tfx.types import Channel
 
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.schema_gen import SchemaGen
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.sources import open_source
@@ -63,13 +63,16 @@ def prepare(data: DataSection) -> None:
         open_source(data).prepare()
 
 
-def ingest(declaration: Declaration) -> Ingested:
+def ingest(declaration: Declaration, kept: str = "") -> Ingested:
     """Makes the nodes.
+
+    Args:
+        kept: Where the pipeline keeps the schema of a table; empty if nowhere.
 
     Raises:
         DataError: The data cannot be opened.
     """
-    return _table(declaration) if declaration.data.csv else _images(declaration)
+    return _table(declaration, kept) if declaration.data.csv else _images(declaration)
 
 
 def _images(declaration: Declaration) -> Ingested:
@@ -92,7 +95,7 @@ def _images(declaration: Declaration) -> Ingested:
     )
 
 
-def _table(declaration: Declaration) -> Ingested:
+def _table(declaration: Declaration, kept: str) -> Ingested:
     data, table = declaration.data, declaration.data.table()
     split, shares = example_gen_pb2.Input.Split, example_gen_pb2.SplitConfig
     patterns = table.patterns or {"single_split": table.pattern}
@@ -108,11 +111,8 @@ def _table(declaration: Declaration) -> Ingested:
     )
     examples = example_gen.outputs["examples"]
     statistics = StatisticsGen(examples=examples)
-    # Without shapes: a column may lack values on another day.
-    schema = (
-        ImportSchemaGen(schema_file=data.schema)
-        if data.schema
-        else SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=False)
+    schema = SchemaGen(statistics=statistics.outputs["statistics"], declared=data.schema, kept=kept, label=data.label)
+    validator = ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], declared=data.schema
     )
-    validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     return Ingested((example_gen, statistics, schema, validator), examples, schema.outputs["schema"], task(declaration))

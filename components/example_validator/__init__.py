@@ -15,16 +15,17 @@ __all__ = ["ExampleValidator"]
 
 
 class ImageExampleValidatorSpec(standard_component_specs.ExampleValidatorSpec):
-    """TFX's ExampleValidatorSpec with the length of an image."""
+    """TFX's ExampleValidatorSpec with the length of an image, and a declared schema."""
 
     PARAMETERS = {
         **standard_component_specs.ExampleValidatorSpec.PARAMETERS,
         executor.IMAGE_BYTES_KEY: component_spec.ExecutionParameter(type=int, optional=True),
+        executor.DECLARED_KEY: component_spec.ExecutionParameter(type=str, optional=True),
     }
 
 
 class ExampleValidator(base_component.BaseComponent):
-    """TFX's ExampleValidator, which stops the pipeline on an anomaly, and checks the length of every image.
+    """TFX's ExampleValidator, which stops the pipeline on an anomaly, and checks the length of images and empty cells.
 
     TFX's own writes the anomalies, and the pipeline continues.
 
@@ -36,15 +37,20 @@ class ExampleValidator(base_component.BaseComponent):
     Args:
         statistics: Channel of StatisticsGen's `statistics`. StatisticsGen needs the schema too: it measures lengths
             because of the schema's image domain.
-        schema: Channel of ImageSchemaGen's `schema`.
+        schema: Channel of ImageSchemaGen's `schema`, or SchemaGen's.
         image_bytes: Length of every image: height * width * channels; None for a table.
+        declared: The user's own schema, for messages.
     """
 
     SPEC_CLASS = ImageExampleValidatorSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(executor.Executor)
 
     def __init__(
-        self, statistics: types.BaseChannel, schema: types.BaseChannel, image_bytes: Optional[int] = None
+        self,
+        statistics: types.BaseChannel,
+        schema: types.BaseChannel,
+        image_bytes: Optional[int] = None,
+        declared: Optional[str] = None,
     ) -> None:
         spec = ImageExampleValidatorSpec(
             statistics=statistics,
@@ -52,5 +58,6 @@ class ExampleValidator(base_component.BaseComponent):
             exclude_splits=json_utils.dumps([]),
             anomalies=types.Channel(type=standard_artifacts.ExampleAnomalies),
             image_bytes=image_bytes,
+            declared=declared,
         )
         super().__init__(spec=spec)

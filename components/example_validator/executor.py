@@ -6,22 +6,30 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, statistics_pb2
+from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, schema_pb2, statistics_pb2
 from tfx.components.example_validator import executor as tfx_executor
 from tfx.components.example_validator import labels
+from tfx.dsl.io import fileio
 from tfx.proto.orchestration import execution_result_pb2
-from tfx.types import standard_component_specs
-from tfx.utils import writer_utils
+from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import io_utils, writer_utils
 
+from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
+from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.schema_gen.executor import common, filled, find
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DataValidationError
+from tfx_estimator.pipeline.user_data.schema import is_checked, way_out
 
-IMAGE_BYTES_KEY = "image_bytes"
+IMAGE_BYTES_KEY, DECLARED_KEY = "image_bytes", "declared"
 
 
 class Executor(tfx_executor.Executor):
-    """Validates as TFX does, checks the length of images, and raises an error on an anomaly."""
+    """Validates as TFX does, checks the length of images, counts empty cells, and raises an error on an anomaly.
+
+    A table's schema is kept once its rows fit it: the next ones are checked against it, even if the training fails.
+    """
 
     def Do(
         self,
@@ -32,6 +40,10 @@ class Executor(tfx_executor.Executor):
         """Writes the anomalies of each split."""
         self._image_bytes = exec_properties.get(IMAGE_BYTES_KEY)
         self._found: list[str] = []
+        schema = artifact_utils.get_single_instance(input_dict[standard_component_specs.SCHEMA_KEY])
+        declared = exec_properties.get(DECLARED_KEY)
+        kept = "" if declared else read_files.copy_of(schema)
+        is_new = kept != "" and not fileio.exists(kept)
         output = super().Do(input_dict, output_dict, exec_properties)
         if self._found:
             raise DataValidationError(
@@ -41,18 +53,27 @@ class Executor(tfx_executor.Executor):
                 else "examples that fit the schema",
                 todo="fix the data set (or data.image_size), then run the pipeline again"
                 if self._image_bytes
-                else "correct the rows, or the schema that data.schema names, then run the pipeline again",
+                else f"correct the rows, or {declared}, that data.schema names, then run the pipeline again"
+                if declared
+                else f"{way_out(kept) if kept and not is_new else 'correct the rows'}, then run the pipeline again",
             )
+        if is_new:
+            with fileio.open(io_utils.get_only_uri_in_dir(schema.uri), "rb") as file:
+                write_whole(kept, file.read())
         return output
 
     def _Validate(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> anomalies_pb2.Anomalies:  # noqa: N802
         anomalies = super()._Validate(inputs, outputs)
         (statistics,) = inputs[standard_component_specs.STATISTICS_KEY].datasets
         folder = outputs[labels.SCHEMA_DIFF_PATH]
-        if self._image_bytes and _check_lengths(statistics, self._image_bytes, anomalies):
+        if self._image_bytes:
+            found = _check_lengths(statistics, self._image_bytes, anomalies)
+        else:
+            found = _check_empty(statistics, inputs[standard_component_specs.SCHEMA_KEY], anomalies)
+        if found:
             writer_utils.write_anomalies(os.path.join(folder, tfx_executor.DEFAULT_FILE_NAME), anomalies)
         split = os.path.basename(os.path.normpath(folder)).removeprefix("Split-")
-        self._found += (f"split {split!r}, {line}" for line in _lines(anomalies, statistics))
+        self._found += (f"split {split!r}, {line}" for line in _lines(anomalies, statistics, not self._image_bytes))
         return anomalies
 
 
@@ -60,27 +81,43 @@ def _check_lengths(
     statistics: statistics_pb2.DatasetFeatureStatistics, image_bytes: int, anomalies: anomalies_pb2.Anomalies
 ) -> bool:
     """Adds an anomaly if an image has another length, which TFDV's schema cannot express."""
-    feature = _feature(statistics, IMAGE)
+    feature = find(statistics, IMAGE)
     if feature is None or not feature.HasField("bytes_stats"):
         return False  # TFDV has an anomaly for it: missing, or not bytes
     shortest, longest = int(feature.bytes_stats.min_num_bytes), int(feature.bytes_stats.max_num_bytes)
     if shortest == longest == image_bytes:
         return False
-    info = anomalies.anomaly_info[IMAGE]
-    info.path.CopyFrom(path_pb2.Path(step=[IMAGE]))
-    info.severity = anomalies_pb2.AnomalyInfo.ERROR
-    reason = info.reason.add(
-        type=anomalies_pb2.AnomalyInfo.CUSTOM_VALIDATION,
-        short_description="Wrong image size",
-        description=f"Images of {shortest:,} to {longest:,} bytes, expected exactly {image_bytes:,}.",
-    )
-    several = len(info.reason) > 1
-    info.short_description = "Multiple errors" if several else reason.short_description
-    info.description = " ".join(each.description for each in info.reason)
+    text = f"Images of {shortest:,} to {longest:,} bytes, expected exactly {image_bytes:,}."
+    _add(anomalies, IMAGE, "Wrong image size", text)
     return True
 
 
-def _lines(anomalies: anomalies_pb2.Anomalies, statistics: statistics_pb2.DatasetFeatureStatistics) -> Iterator[str]:
+def _check_empty(
+    statistics: statistics_pb2.DatasetFeatureStatistics, schema: schema_pb2.Schema, anomalies: anomalies_pb2.Anomalies
+) -> bool:
+    """Adds an anomaly for each column with too many empty cells, which TFDV counts as present."""
+    found = [each for each in schema.feature if is_checked(each) and find(statistics, each.name) is not None]
+    # A column without any value is an anomaly of TFDV.
+    few = [each for each in found if 0 < filled(statistics, each.name) < each.presence.min_fraction]
+    for each in few:
+        empty, least = 1 - filled(statistics, each.name), each.presence.min_fraction
+        text = f"{empty:.1%} of the cells are empty, at most {1 - least:.0%} may be (min_fraction: {least:g})."
+        _add(anomalies, each.name, "Empty cells", text)
+    return bool(few)
+
+
+def _add(anomalies: anomalies_pb2.Anomalies, name: str, short: str, description: str) -> None:
+    info = anomalies.anomaly_info[name]
+    info.path.CopyFrom(path_pb2.Path(step=[name]))
+    info.severity = anomalies_pb2.AnomalyInfo.ERROR
+    info.reason.add(type=anomalies_pb2.AnomalyInfo.CUSTOM_VALIDATION, short_description=short, description=description)
+    info.short_description = "Multiple errors" if len(info.reason) > 1 else short
+    info.description = " ".join(each.description for each in info.reason)
+
+
+def _lines(
+    anomalies: anomalies_pb2.Anomalies, statistics: statistics_pb2.DatasetFeatureStatistics, is_table: bool
+) -> Iterator[str]:
     """Yields one line for each anomaly of severity ERROR."""
     if anomalies.data_missing:
         yield "it has no examples"
@@ -89,8 +126,8 @@ def _lines(anomalies: anomalies_pb2.Anomalies, statistics: statistics_pb2.Datase
     for name, info in sorted(anomalies.anomaly_info.items()):
         if info.severity != anomalies_pb2.AnomalyInfo.ERROR:
             continue
-        feature = _feature(statistics, name)
-        present = _common(feature).num_non_missing if feature is not None else 0
+        feature = find(statistics, name)
+        present = _present(common(feature), is_table) if feature is not None else 0
         count = ""
         if present < statistics.num_examples:
             missing = statistics.num_examples - present
@@ -99,11 +136,6 @@ def _lines(anomalies: anomalies_pb2.Anomalies, statistics: statistics_pb2.Datase
             yield f"feature {name!r}: {reason.short_description}: {reason.description}{count}"
 
 
-def _feature(
-    statistics: statistics_pb2.DatasetFeatureStatistics, name: str
-) -> statistics_pb2.FeatureNameStatistics | None:
-    return next((feature for feature in statistics.features if list(feature.path.step) == [name]), None)
-
-
-def _common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
-    return getattr(feature, feature.WhichOneof("stats")).common_stats
+def _present(common: statistics_pb2.CommonStatistics, is_table: bool) -> int:
+    """Returns the number of examples with a value; a column of a table has one value at most."""
+    return min(common.num_non_missing, common.tot_num_values) if is_table else common.num_non_missing

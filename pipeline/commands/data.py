@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.commands.shared import add_workdir
 
 if TYPE_CHECKING:
     from tfx_estimator.data.sources.source import ImageSource
@@ -24,13 +25,15 @@ _EXPECTED = "a folder, a CSV or Parquet file, a preset, a declaration, or a TFDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the verb's argument."""
+    """Adds the verb's arguments."""
     parser.add_argument("source", metavar="SOURCE", help=_EXPECTED)
+    add_workdir(parser, "of a declaration: where its runs keep the schema of a table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints layout, splits, classes, counts, what is left out and a `data` section; raises if nothing can read it."""
     from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.folders import PipelineFolders
     from tfx_estimator.pipeline.user_data.names import is_address
     from tfx_estimator.pipeline.user_data.read import read
     from tfx_estimator.pipeline.user_data.table import holds_features
@@ -40,9 +43,10 @@ def run(args: argparse.Namespace) -> int:
         for line in _describe_table(place):
             say(line)
         return 0
-    section, declared = _section(args.source)
+    section, name = _section(args.source)
     if section.csv:
-        for line in _describe_table(section.csv):
+        kept = "" if section.schema or is_address(args.workdir) else PipelineFolders(args.workdir, name).schema
+        for line in _describe_table(section.csv, kept):
             say(line)
         return 0
     found = read(section.dataset, section.splits.names())
@@ -52,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
             say(f"  {one_line(note)}")
         raise found.refusal
     source = _open(section)
-    for line in _describe(source, declared):
+    for line in _describe(source, declared=name != ""):
         say(line)
     return 0
 
 
-def _section(name: str) -> tuple[DataSection, bool]:
-    """Returns the section, and whether a declaration has it."""
+def _section(name: str) -> tuple[DataSection, str]:
+    """Returns the section, and the name of the declared pipeline; empty without a declaration."""
     from tfx_estimator.pipeline.config.data import DataSection
     from tfx_estimator.pipeline.config.draft import Draft, read_source
     from tfx_estimator.pipeline.config.package_names import tfds_names
@@ -66,17 +70,18 @@ def _section(name: str) -> tuple[DataSection, bool]:
 
     place = name if is_address(name) else os.path.abspath(os.path.expanduser(name))
     if is_address(name) or is_table(name) or os.path.isdir(place):
-        return DataSection(dataset=place), False
+        return DataSection(dataset=place), ""
     try:
         draft = Draft(read_source(name))
     except DeclarationError as error:
         if name.partition("/")[0].partition(":")[0] in tfds_names():
-            return DataSection(dataset=name), False
+            return DataSection(dataset=name), ""
         error.expected = _EXPECTED
         raise
     draft.resolve_paths()
     # Whatever else is wrong in the declaration.
-    return draft.validate("").data, True
+    declaration = draft.validate("")
+    return declaration.data, declaration.name
 
 
 def _open(section: DataSection) -> ImageSource:
@@ -135,10 +140,11 @@ def _describe(source: ImageSource, declared: bool) -> Iterator[str]:
     yield f"  {splits}"
 
 
-def _describe_table(place: str) -> Iterator[str]:
+def _describe_table(place: str, kept: str = "") -> Iterator[str]:
     from tfx_estimator.pipeline.config.task import task_of
     from tfx_estimator.pipeline.config.yaml_text import inline
     from tfx_estimator.pipeline.user_data.reading import listed
+    from tfx_estimator.pipeline.user_data.schema import compare_kept
     from tfx_estimator.pipeline.user_data.table import read_table
 
     found = read_table(place)
@@ -153,6 +159,9 @@ def _describe_table(place: str) -> Iterator[str]:
         yield f"  {_cut(column.name):{width}}  {column.kind or '-':5}  {column.missing:7,}  {_values(column)}"
     if names[_COLUMNS:]:
         yield f"  and {len(names) - _COLUMNS:,} more columns"
+    if kept and os.path.exists(kept):
+        yield one_line(f"  schema: {kept}")
+        yield from (one_line(f"  note: unlike in the schema, {each}") for each in compare_kept(kept, found))
     # What is wrong with the label is told below the columns.
     for note in (read_table(place, label=label.name) if label else found).notes():
         yield f"  note: {note}"

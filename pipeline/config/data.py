@@ -110,7 +110,7 @@ class DataSection(Section):
         None,
         "in place of `dataset`, a table of features: a CSV file, a folder of them, or a pattern such as days/*.csv",
     )
-    schema: Optional[str] = Field(None, "schema of `csv`, as TFX's ImportSchemaGen reads it; null infers one")
+    schema: Optional[str] = Field(None, "schema of `csv`, a schema.pbtxt; null infers one, and keeps it for later runs")
     label: Optional[str] = Field(None, "of `csv`: the column to predict, or the feature that the preprocessing makes")
     weight: Optional[str] = Field(
         None, "of `csv`: the column, or the preprocessed feature, of the examples' weights; null is 1"

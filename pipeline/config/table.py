@@ -12,6 +12,7 @@ from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task, task_of
+from tfx_estimator.pipeline.user_data import schema
 from tfx_estimator.pipeline.user_data.table import TableReading, read_table, scan_label
 
 _BY_SCHEMA = expand("transform.preprocessing_fn", "by_schema")
@@ -32,6 +33,16 @@ def read_declared(data: DataSection) -> TableReading:
     reading = read_table(place, table.patterns)
     # The preprocessing may make the label.
     return read_table(place, table.patterns, label) if reading.column(label) else reading
+
+
+def check_kept(data: DataSection, place: str) -> None:
+    """Checks the columns of a table against the schema that earlier runs of its pipeline kept, if they did.
+
+    Raises:
+        DataError: One is gone, new or of another kind.
+    """
+    if data.csv and not data.schema and os.path.exists(place) and is_here(data):
+        schema.check_kept(place, read_declared(data))
 
 
 def is_here(data: DataSection, travels: bool = False) -> bool:

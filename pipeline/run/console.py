@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.config.table import check_kept
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.source import DECLARATION, REPORT
@@ -89,6 +90,8 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
         console.print(f"  note: {one_line(note)}")
     for warning in loaded.warnings:
         view.warn(warning)
+    if not folders.is_stored:
+        check_kept(loaded.declaration.data, folders.schema)
     with dry_run.in_background(loaded, folders, logs, dry_runs) as wait:
         with view.waiting("starting TensorFlow and TFX"), uncollected():
             from tfx_estimator.pipeline.run.why import Why

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tests.e2e.conftest import Workdir
 from tests.examples import copy_example
 from tests.root import ROOT
+from tfx_estimator.pipeline.base.errors import DataError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -119,6 +120,51 @@ def test_a_network_is_a_regression_on_every_path_with_the_examples_weights(tmp_p
     sets = ("--set", "trainer.path=keras", "--set", "trainer.model=mine:compiled", "--set", "trainer.train_steps=1000")
     workdir.run("number.yaml", *sets, cwd=folder)
     assert workdir.summary("number")["training"]["last_step"] == 1000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_rows_of_later_days_are_checked_against_the_schema_of_the_first(tmp_path):
+    folder = copy_example("canned-estimator-csv", tmp_path)
+    workdir = _declare(folder, "daily", "linear")
+    run = ("daily.yaml", "--set", "trainer.train_steps=20")
+    kept, table = folder / "runs" / "daily" / "schema.pbtxt", folder / "data" / "cancer.csv"
+    with open(table, newline="") as file:
+        first = list(csv.DictReader(file))
+
+    def write(rows: list[dict[str, str]]) -> None:
+        with open(table, "w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def states() -> dict[str, str]:
+        states = workdir.states("daily")
+        assert states.pop("BaselineResolver", "resolved") in ("resolved", "not reached")
+        return states
+
+    workdir.run(*run, cwd=folder)
+    text = kept.read_text()
+    workdir.run(*run, cwd=folder)
+    assert set(states().values()) == {"cached"}
+
+    # A column is gone: this is seen before anything starts.
+    write([{name: cell for name, cell in row.items() if name != "worst_area"} for row in first])
+    output = workdir.run(*run, cwd=folder, code=DataError.exit_code)
+    assert all(each in output for each in (str(table), "column worst_area is gone", str(kept)))
+    assert not states()
+
+    # It is mostly empty, which the statistics tell.
+    write([{**row, **({"worst_area": ""} if number % 5 < 3 else {})} for number, row in enumerate(first)])
+    output = workdir.run(*run, cwd=folder, code=DataError.exit_code)
+    assert "feature 'worst_area': Empty cells: " in output
+    assert str(kept) in output
+    assert (states()["ExampleValidator"], states()["Trainer"]) == ("failed", "not reached")
+
+    # One new word, and one empty cell, are no other table.
+    write([{**first[0], "size": "huge", "worst_area": ""}, *first[1:]])
+    workdir.run(*run, cwd=folder)
+    assert (states()["Trainer"], kept.read_text()) == ("ran", text)
 
 
 @pytest.mark.long

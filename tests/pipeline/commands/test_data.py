@@ -141,6 +141,18 @@ def test_a_table_of_features(shown, tmp_path):
     assert shown(tmp_path / "?.csv")[1]["csv"] == str(tmp_path / "?.csv")
 
 
+def test_a_declared_table_is_compared_with_the_schema_that_its_runs_kept(cli, tmp_path):
+    home = write_files(tmp_path / "runs" / "mine", {"schema.pbtxt": 'feature { name: "x" type: INT }'})
+    declared = "name: mine\ndata: {csv: t.csv, label: y}\ntrainer: {model: dnn, train_steps: 10}\n"
+    write_files(tmp_path, {"t.csv": "x,y\n1,0\n?,1\n", "mine.yaml": declared})
+    arguments = ("data", str(tmp_path / "mine.yaml"), "--workdir", str(tmp_path / "runs"))
+    output = cli(*arguments).out
+    assert f"  schema: {home}/schema.pbtxt\n" in output
+    assert "  note: unlike in the schema, column x holds words ('?'), not whole numbers\n" in output
+    assert "  note: unlike in the schema, column y is new\n" in output
+    assert "schema" not in cli(*arguments[:3], str(tmp_path / "others")).out
+
+
 def test_a_wide_table_whose_label_is_not_obvious(shown, tmp_path):
     names = [f"x{n}" for n in range(40)]
     write_files(tmp_path, {"a.csv": "\n".join(",".join(map(str, [*range(39), row])) for row in range(9))})

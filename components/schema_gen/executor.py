@@ -1,0 +1,104 @@
+"""The executor of SchemaGen."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+from tfx.components.schema_gen import executor as tfx_executor
+from tfx.components.statistics_gen import stats_artifact_utils
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils
+
+from tfx_estimator.components import read_files
+from tfx_estimator.components.execution import Artifacts
+from tfx_estimator.components.files import write_whole
+from tfx_estimator.pipeline.user_data.csv_file import DATE
+from tfx_estimator.pipeline.user_data.schema import read_schema
+
+DECLARED_KEY, KEPT_KEY, LABEL_KEY = "declared", "kept", "label"
+# Of the rows of a split on another day, so many may have new words, and so many more empty cells.
+NEW_WORDS, MORE_EMPTY = 0.05, 0.1
+_HEAD = """\
+# The columns of this pipeline's table, as the first run inferred them. Later runs check their rows against this file.
+# Edit it (https://www.tensorflow.org/tfx/data_validation/get_started), or remove it to have it inferred anew.
+"""
+
+
+class Executor(tfx_executor.Executor):
+    """Copies the declared or kept schema; without one, infers as TFX does, with room for the rows of other days."""
+
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
+        """Writes schema.pbtxt."""
+        declared, kept = exec_properties[DECLARED_KEY], exec_properties[KEPT_KEY]
+        schema = artifact_utils.get_single_instance(output_dict["schema"])
+        path, place = os.path.join(schema.uri, tfx_executor.DEFAULT_FILE_NAME), declared or kept
+        if declared or (kept and fileio.exists(kept)):
+            with fileio.open(place) as file:
+                text = file.read()
+            read_schema(text, place)
+        else:
+            super().Do(input_dict, output_dict, exec_properties)
+            statistics = artifact_utils.get_single_instance(input_dict["statistics"])
+            splits = [
+                stats_artifact_utils.load_statistics(statistics, split).proto().datasets[0]
+                for split in artifact_utils.decode_split_names(statistics.split_names)
+            ]
+            with fileio.open(path) as file:
+                inferred = text_format.Parse(file.read(), schema_pb2.Schema())
+            give_room(inferred, splits, exec_properties[LABEL_KEY])
+            text = _HEAD + text_format.MessageToString(inferred)
+        fileio.makedirs(schema.uri)
+        write_whole(path, text)
+        if place:
+            read_files.keep_copy(schema, place)
+
+
+def give_room(schema: schema_pb2.Schema, splits: Sequence[statistics_pb2.DatasetFeatureStatistics], label: str) -> None:
+    """Makes an inferred schema one for other days: a new word stops no run, and nor does an empty cell.
+
+    `presence.min_fraction` becomes the share of rows with a value, where TFX counts an empty cell as present, and
+    `value_count` would take none.
+    """
+    for feature in schema.feature:
+        if feature.name == label:
+            continue
+        feature.ClearField("value_count")
+        share = min(filled(split, feature.name) for split in splits) - MORE_EMPTY
+        feature.presence.min_fraction = max(0, math.floor(100 * share) / 100)
+        if feature.HasField("bool_domain"):  # which has no share of other words
+            words = filter(None, (feature.bool_domain.true_value, feature.bool_domain.false_value))
+            feature.ClearField("bool_domain")
+            if feature.type == schema_pb2.BYTES:
+                feature.string_domain.value.extend(words)
+        if feature.WhichOneof("domain_info") in ("domain", "string_domain"):
+            least = 0 if _is_open(max(splits, key=lambda each: each.num_examples), feature.name) else 1 - NEW_WORDS
+            feature.distribution_constraints.min_domain_mass = least
+
+
+def filled(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> float:
+    """Returns the share of rows that have a value in a column."""
+    feature = find(split, name)
+    return common(feature).tot_num_values / split.num_examples if feature else 0.0
+
+
+def find(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> Optional[statistics_pb2.FeatureNameStatistics]:
+    """Returns the statistics of a feature; None if there is none."""
+    return next((feature for feature in split.features if list(feature.path.step) == [name]), None)
+
+
+def common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
+    """Returns what is counted of a feature of any type."""
+    return getattr(feature, feature.WhichOneof("stats")).common_stats
+
+
+def _is_open(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> bool:
+    """Returns whether another day has other words: dates, or so many words that occur once (Good and Turing)."""
+    feature = find(split, name)
+    buckets = feature.string_stats.rank_histogram.buckets if feature else ()
+    once = sum(bucket.sample_count == 1 for bucket in buckets)
+    return once > NEW_WORDS * split.num_examples or all(DATE.fullmatch(bucket.label) for bucket in buckets)

@@ -1,0 +1,94 @@
+"""The schema that a pipeline keeps of its table: its text, and what differs from it in the rows read before Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfx_estimator.pipeline.base.errors import DataError, DataValidationError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.user_data.csv_file import BYTES, EMPTY, FLOAT, INT, KINDS, kind_of
+from tfx_estimator.pipeline.user_data.reading import listed
+from tfx_estimator.pipeline.user_data.table import TableReading
+
+_WORDS = {INT: "whole numbers", FLOAT: "numbers with a point", BYTES: "words"}
+
+
+def read_schema(text: str, place: str) -> Any:
+    """Parses a schema, in TFDV's own words; returns a `schema_pb2.Schema`.
+
+    Raises:
+        DataError: It is none.
+    """
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    try:
+        schema = text_format.Parse(text, schema_pb2.Schema())
+        why = "" if schema.feature else "it has no feature"
+    except text_format.ParseError as error:
+        why = str(error)
+    if not why:
+        return schema
+    raise DataError(
+        one_line(f"{place} is not a schema: {why}"),
+        expected="text of tensorflow_metadata's Schema: feature { name: … }",
+        todo="correct it, or remove it",
+    )
+
+
+def is_checked(feature: Any) -> bool:
+    """Returns whether TFDV checks a feature of a schema: not one of a lifecycle stage such as DEPRECATED."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    return feature.lifecycle_stage in (schema_pb2.UNKNOWN_STAGE, schema_pb2.BETA, schema_pb2.PRODUCTION)
+
+
+def way_out(place: str) -> str:
+    """Returns what to do if rows differ from the schema that is kept at a place."""
+    return f"correct the rows, or edit {place}, or remove it to have it inferred from these rows"
+
+
+def check_kept(place: str, reading: TableReading) -> None:
+    """Checks the rows read against a kept schema, if there is one.
+
+    Raises:
+        DataError: A column is gone, new or of another kind; or the file is no schema.
+    """
+    if found := compare_kept(place, reading):
+        raise DataValidationError(
+            one_line(f"{reading.place} is another table than before: {listed(found)}"),
+            expected=one_line(f"the columns of {place}, which an earlier run inferred"),
+            todo=one_line(f"{way_out(place)}, then run the pipeline again"),
+        )
+
+
+def compare_kept(place: str, reading: TableReading) -> list[str]:
+    """Returns how the rows read differ from a kept schema, if there is one."""
+    try:
+        text = Path(place).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    return list(_differences(read_schema(text, place), reading))
+
+
+def _differences(schema: Any, reading: TableReading) -> Iterator[str]:
+    """Yields the columns that are gone, new or of another kind, as TFDV would find in all rows."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    kinds = {schema_pb2.INT: INT, schema_pb2.FLOAT: FLOAT, schema_pb2.BYTES: BYTES}
+    features = {feature.name: feature for feature in schema.feature}
+    for name, feature in features.items():
+        is_due = is_checked(feature) and (feature.presence.min_count or feature.presence.min_fraction)
+        if is_due and reading.column(name) is None:
+            yield f"column {name} is gone"
+    for column in reading.columns:
+        if (known := features.get(column.name)) is None:
+            yield f"column {column.name} is new"
+            continue
+        kind = kinds.get(known.type, column.kind) if is_checked(known) and column.kind != EMPTY else column.kind
+        # Rows that were not read may yet be of the greater kind.
+        if column.kind != kind and (reading.is_whole or KINDS.index(column.kind) > KINDS.index(kind)):
+            cell = next((cell for cell in column.values if kind_of(cell) == column.kind), "")
+            yield f"column {column.name} holds {_WORDS[column.kind]} ({cell!r}), not {_WORDS[kind]}"
