@@ -98,7 +98,8 @@ def _check_empty(
     """Adds an anomaly for each column with too many empty cells, which TFDV counts as present."""
     found = [each for each in schema.feature if is_checked(each) and find(statistics, each.name) is not None]
     # A column without any value is an anomaly of TFDV.
-    few = [each for each in found if 0 < filled(statistics, each.name) < each.presence.min_fraction]
+    # TFX's own inference writes 1 for a column of empty cells as well.
+    few = [each for each in found if 0 < filled(statistics, each.name) < each.presence.min_fraction < 1]
     for each in few:
         empty, least = 1 - filled(statistics, each.name), each.presence.min_fraction
         text = f"{empty:.1%} of the cells are empty, at most {1 - least:.0%} may be (min_fraction: {least:g})."
