@@ -15,6 +15,7 @@ import tensorflow as tf
 from tests.e2e.conftest import Workdir
 from tests.examples import copy_example
 from tests.root import ROOT
+from tfx_estimator.pipeline.user_data.embedded_tables import place_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -73,6 +74,25 @@ def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_
     assert np.mean((answers["scores"][:, 1] > 0.5) == labels) >= 0.95
     workdir.run(*run, cwd=folder)
     assert {state for node, state in workdir.states("cancer").items() if node != "BaselineResolver"} == {"cached"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("preset", "rows", "promised"),
+    [("cancer", 569, {"auc": 0.97, "skill": 0.7}), ("diabetes", 442, {"skill": 0.3})],
+)
+def test_a_preset_of_an_embedded_table_is_blessed_and_then_cached(tmp_path, preset, rows, promised):
+    workdir = Workdir(tmp_path / "runs")
+    workdir.run(preset, cwd=tmp_path)
+    results = workdir.summary(preset)
+    assert sum(results["examples"].values()) == rows
+    assert {name: least for name, least in promised.items() if results["metrics"][name] < least} == {}
+    assert results["blessed"] is True
+    assert results["pushed"]
+    # To TFX a file that had to be written again is the same.
+    Path(place_of(preset)).unlink()
+    workdir.run(preset, cwd=tmp_path)
+    assert {state for node, state in workdir.states(preset).items() if node != "BaselineResolver"} == {"cached"}
 
 
 @pytest.mark.long
