@@ -20,10 +20,12 @@ _STEPS, _ROWS = 5, 48
 _OPTIMIZER = Optimizer(name="adagrad", learning_rate=0.1)
 
 
-def _input(task: str) -> tf.data.Dataset:
+def _input(task: str, as_one: bool = False) -> tf.data.Dataset:
+    """Returns batches of examples; `as_one`: with the numbers as one feature."""
     random = np.random.default_rng(3)
     features = {
         "size": random.normal(size=_ROWS).astype(np.float32),
+        "age": random.normal(size=_ROWS).astype(np.float32),
         "word": random.integers(0, 5, _ROWS),
         "importance": random.uniform(0.5, 2, _ROWS).astype(np.float32),
     }
@@ -32,6 +34,8 @@ def _input(task: str) -> tf.data.Dataset:
         CLASSES: features["word"] % 3,
         REGRESSION: features["size"] * 2 + features["word"].astype(np.float32),
     }[task]
+    if as_one:
+        features["numbers"] = np.stack([features.pop("age"), features.pop("size")], 1)
     return tf.data.Dataset.from_tensor_slices((features, labels)).repeat().batch(16)
 
 
@@ -49,7 +53,7 @@ def _params(task: str, **more: Any) -> dict[str, Any]:
 
 def _canned(kind: str, task: str, config: Any) -> Any:
     column = tf.feature_column
-    number = column.numeric_column("size")
+    number = column.numeric_column("numbers", 2)
     word = column.categorical_column_with_identity("word", 5, default_value=4)
     deep = [number, column.embedding_column(word, 4)]
     many = {} if task == REGRESSION else {"n_classes": 3 if task == CLASSES else 2}
@@ -78,10 +82,11 @@ def test_a_built_in_model_trains_as_the_canned_estimator(kind, task, tmp_path):
     params = _params(task, hidden_units=[8], embedding_size=4)
     ours = tf.estimator.Estimator(getattr(tables, kind), config=config("ours"), params=params)
     canned = _canned(kind, task, config("canned"))
-    for each in (ours, canned):
-        each.train(lambda: _input(task), steps=_STEPS)
+    inputs = {ours: lambda: _input(task), canned: lambda: _input(task, as_one=True)}
+    for each, read in inputs.items():
+        each.train(read, steps=_STEPS)
     assert set(ours.get_variable_names()) == set(canned.get_variable_names())
     for name in canned.get_variable_names():
         np.testing.assert_array_equal(ours.get_variable_value(name), canned.get_variable_value(name), err_msg=name)
-    measured, expected = (each.evaluate(lambda: _input(task), steps=3) for each in (ours, canned))
+    measured, expected = (each.evaluate(read, steps=3) for each, read in inputs.items())
     assert measured == expected
