@@ -63,23 +63,33 @@ def wide_deep(features: dict[str, tf.Tensor], labels: Any, mode: str, params: _P
 
 
 def _columns(features: dict[str, tf.Tensor], params: _Params) -> tuple[dict[str, tf.Tensor], list[Any], list[Any]]:
-    """Returns the features with all numbers as one, the column of the numbers, and those of words."""
+    """Returns the features with numbers as one, the columns of numbers, and those of words."""
     column, sizes = tf.feature_column, params["vocabularies"]
     used = [name for name in sorted(features) if name != params["weight"]]
-    words, numbers = ([name for name in used if (name in sizes) is whether] for whether in (True, False))
-    rest = {name: each for name, each in features.items() if name not in numbers}
+    words = [name for name in used if name in sizes]
     # Unknown words are in the last category.
     of_words = [
         column.categorical_column_with_identity(name, sizes[name], default_value=sizes[name] - 1) for name in words
     ]
-    if not numbers:
-        return rest, [], of_words
+    single = [name for name in used if name not in sizes and _is_single(features[name])]
+    # What else a preprocessing_fn may return is left to TensorFlow: several numbers, sparse ones.
+    others = [name for name in used if name not in (*words, *single)]
+    of_numbers = [column.numeric_column(name, dtype=features[name].dtype) for name in others]
+    if not single:
+        return features, of_numbers, of_words
+    values = [tf.reshape(tf.cast(features[name], tf.float32), [-1]) for name in single]
+    features = {name: each for name, each in features.items() if name not in single}
     name = "numbers"
-    while name in rest:
+    while name in features:
         name += "_"
     # [batch, numbers]
-    values = tf.stack([tf.cast(features[each], tf.float32) for each in numbers], 1)
-    return {**rest, name: values}, [column.numeric_column(name, (len(numbers),))], of_words
+    features[name] = tf.stack(values, 1)
+    return features, [*of_numbers, column.numeric_column(name, len(single))], of_words
+
+
+def _is_single(feature: Any) -> bool:
+    """Returns whether a feature is one number an example."""
+    return isinstance(feature, tf.Tensor) and feature.shape[1:].num_elements() == 1
 
 
 def _in_scopes(features: dict[str, tf.Tensor], params: _Params) -> tuple[dict[str, tf.Tensor], _Params]:

@@ -25,7 +25,7 @@ def _input(task: str, as_one: bool = False) -> tf.data.Dataset:
     random = np.random.default_rng(3)
     features = {
         "size": random.normal(size=_ROWS).astype(np.float32),
-        "age": random.normal(size=_ROWS).astype(np.float32),
+        "age": random.normal(size=(_ROWS, 1)).astype(np.float32),
         "word": random.integers(0, 5, _ROWS),
         "importance": random.uniform(0.5, 2, _ROWS).astype(np.float32),
     }
@@ -35,7 +35,7 @@ def _input(task: str, as_one: bool = False) -> tf.data.Dataset:
         REGRESSION: features["size"] * 2 + features["word"].astype(np.float32),
     }[task]
     if as_one:
-        features["numbers"] = np.stack([features.pop("age"), features.pop("size")], 1)
+        features["numbers"] = np.stack([features.pop("age")[:, 0], features.pop("size")], 1)
     return tf.data.Dataset.from_tensor_slices((features, labels)).repeat().batch(16)
 
 
