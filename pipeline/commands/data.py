@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     section, name = _section(args.source)
     if section.csv:
         kept = "" if section.schema or is_address(args.workdir) else PipelineFolders(args.workdir, name).schema
-        for line in _describe_table(section.csv, kept):
+        for line in _describe_table(section.csv, section.label, kept):
             say(line)
         return 0
     found = read(section.dataset, section.splits.names())
@@ -140,15 +140,17 @@ def _describe(source: ImageSource, declared: bool) -> Iterator[str]:
     yield f"  {splits}"
 
 
-def _describe_table(place: str, kept: str = "") -> Iterator[str]:
+def _describe_table(csv: str, declared: Optional[str] = None, kept: str = "") -> Iterator[str]:
     from tfx_estimator.pipeline.config.task import task_of
     from tfx_estimator.pipeline.config.yaml_text import inline
+    from tfx_estimator.pipeline.user_data.embedded_tables import place_of
     from tfx_estimator.pipeline.user_data.reading import listed
     from tfx_estimator.pipeline.user_data.schema import compare_kept
     from tfx_estimator.pipeline.user_data.table import read_table
 
-    found = read_table(place)
-    names, label = [column.name for column in found.columns], _guess_label(found)
+    found = read_table(place := place_of(csv))
+    names = [column.name for column in found.columns]
+    label = found.column(declared or "") or _guess_label(found)
     files = "" if len(found.files) == 1 else f" of {len(found.files):,} files"
     yield one_line(f"table of features: {found.place}")
     yield f"  {'' if found.is_whole else 'the first '}{found.rows:,} rows{files}, {len(names):,} columns"
@@ -168,7 +170,7 @@ def _describe_table(place: str, kept: str = "") -> Iterator[str]:
     if label and (task := task_of(label)):
         yield one_line(f"  the label {label.name} asks for: {task}")
     yield "data:"
-    yield f"  csv: {inline(os.path.join(place, '*.csv') if os.path.isdir(place) else place)}"
+    yield f"  csv: {inline(os.path.join(place, '*.csv') if os.path.isdir(place) else csv)}"
     yield f"  label: {inline(label.name) if label else f'...  # choose one of {listed(names)}'}"
     yield "  splits: {train: 2, eval: 1}"
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
+from tfx_estimator.pipeline.user_data.embedded_tables import place_of
 from tfx_estimator.pipeline.user_data.names import by_role
 
 _SHARDS = 8
@@ -108,7 +109,8 @@ class DataSection(Section):
     )
     csv: Optional[str] = Field(
         None,
-        "in place of `dataset`, a table of features: a CSV file, a folder of them, or a pattern such as days/*.csv",
+        "in place of `dataset`, a table of features: a CSV file, a folder of them, a pattern such as days/*.csv, "
+        "or `cancer` or `diabetes` (embedded)",
     )
     schema: Optional[str] = Field(None, "schema of `csv`, a schema.pbtxt; null infers one, and keeps it for later runs")
     label: Optional[str] = Field(None, "of `csv`: the column to predict, or the feature that the preprocessing makes")
@@ -123,8 +125,8 @@ class DataSection(Section):
     )
 
     def table(self) -> Table:
-        """Returns the files and splits of `csv`."""
-        return Table.of(self.csv or "", self.splits)
+        """Returns the files and splits of `csv`; writes the file of an embedded table, unless it is there."""
+        return Table.of(place_of(self.csv or ""), self.splits)
 
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split for so many readers, each with its own files."""

@@ -10,11 +10,13 @@ from typing import Any, NoReturn
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import Path, texts
+from tfx_estimator.pipeline.user_data.embedded_tables import TABLES
 from tfx_estimator.pipeline.user_data.names import is_address, is_table
 
-# These are always paths, or lists of paths; data.dataset is one if it looks like one.
+_CSV: Path = ("data", "csv")
+# These are paths, or lists of paths; data.csv but for an embedded table's name, and data.dataset if it looks like one.
 PATHS: tuple[Path, ...] = (
-    ("data", "csv"),
+    _CSV,
     ("data", "data_dir"),
     ("data", "schema"),
     ("trainer", "files"),
@@ -99,6 +101,8 @@ def _sections(values: dict[str, Any]) -> Iterator[tuple[Path, Any, Any]]:
         holder, items = (value, [*enumerate(value)]) if isinstance(value, list) else (section, [(path[-1], value)])
         for place, text in items:
             if not isinstance(text, str) or not text or is_address(text) or "\0" in text:
+                continue
+            if path == _CSV and text in TABLES:
                 continue
             if path != _DATASET or is_path(text) or os.sep in text:
                 yield path, holder, place

@@ -146,7 +146,7 @@ def check_data_dir(path: Optional[str] = None) -> Finding:
     if os.path.isdir(place):
         names = sorted(entry.name for entry in os.scandir(place) if entry.is_dir() and entry.name != "downloads")
         return ok("data sets", f"{place}: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}")
-    todo = "nothing for the preset digits; others download their data there, or name a folder: data.data_dir"
+    todo = "nothing for digits, cancer and diabetes; other presets download their data there, or name data.data_dir"
     return Finding("data sets", FAILED if path else WARNING, f"{place} does not exist", todo)
 
 

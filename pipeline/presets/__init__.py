@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 _FOLDER = Path(__file__).resolve().parent
-# From the smallest to the largest.
-_ORDER = ("digits", "mnist", "cifar10", "cifar10_resnet")
+# The embedded ones, then from the smallest to the largest.
+_ORDER = ("digits", "cancer", "diabetes", "mnist", "cifar10", "cifar10_resnet")
 
 
 def names() -> list[str]:
-    """Returns the presets' names, the smallest first."""
+    """Returns the presets' names, those first that need no network."""
     found = {file.stem for file in _FOLDER.glob("*.yaml")}
     return sorted(found, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 

@@ -16,6 +16,7 @@ from tests.e2e.conftest import Workdir
 from tests.examples import copy_example
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.user_data.embedded_tables import place_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -165,6 +166,25 @@ def test_the_rows_of_later_days_are_checked_against_the_schema_of_the_first(tmp_
     write([{**first[0], "size": "huge", "worst_area": ""}, *first[1:]])
     workdir.run(*run, cwd=folder)
     assert (states()["Trainer"], kept.read_text()) == ("ran", text)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("preset", "rows", "promised"),
+    [("cancer", 569, {"auc": 0.97, "skill": 0.7}), ("diabetes", 442, {"skill": 0.3})],
+)
+def test_a_preset_of_an_embedded_table_is_blessed_and_then_cached(tmp_path, preset, rows, promised):
+    workdir = Workdir(tmp_path / "runs")
+    workdir.run(preset, cwd=tmp_path)
+    results = workdir.summary(preset)
+    assert sum(results["examples"].values()) == rows
+    assert {name: least for name, least in promised.items() if results["metrics"][name] < least} == {}
+    assert results["blessed"] is True
+    assert results["pushed"]
+    # To TFX a file that had to be written again is the same.
+    Path(place_of(preset)).unlink()
+    workdir.run(preset, cwd=tmp_path)
+    assert {state for node, state in workdir.states(preset).items() if node != "BaselineResolver"} == {"cached"}
 
 
 @pytest.mark.long

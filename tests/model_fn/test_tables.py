@@ -25,10 +25,12 @@ _STEPS, _ROWS, _BATCH = 5, 48, 16
 _OPTIMIZER = Optimizer(name="adagrad", learning_rate=0.1)
 
 
-def _input(task: str) -> tf.data.Dataset:
+def _input(task: str, as_one: bool = False) -> tf.data.Dataset:
+    """Returns batches of examples; `as_one`: with the numbers as one feature."""
     random = np.random.default_rng(3)
     features = {
         "size": random.normal(size=_ROWS).astype(np.float32),
+        "age": random.normal(size=(_ROWS, 1)).astype(np.float32),
         "word": random.integers(0, 5, _ROWS),
         "importance": random.uniform(0.5, 2, _ROWS).astype(np.float32),
     }
@@ -37,6 +39,8 @@ def _input(task: str) -> tf.data.Dataset:
         CLASSES: features["word"] % 3,
         REGRESSION: features["size"] * 2 + features["word"].astype(np.float32),
     }[task]
+    if as_one:
+        features["numbers"] = np.stack([features.pop("age")[:, 0], features.pop("size")], 1)
     return tf.data.Dataset.from_tensor_slices((features, labels)).repeat().batch(_BATCH)
 
 
@@ -54,7 +58,7 @@ def _params(task: str, **more: Any) -> dict[str, Any]:
 
 def _canned(kind: str, task: str, config: Any) -> Any:
     column = tf.feature_column
-    number = column.numeric_column("size")
+    number = column.numeric_column("numbers", 2)
     word = column.categorical_column_with_identity("word", 5, default_value=4)
     deep = [number, column.embedding_column(word, 4)]
     many = {} if task == REGRESSION else {"n_classes": 3 if task == CLASSES else 2}
@@ -83,12 +87,13 @@ def test_a_built_in_model_trains_as_the_canned_estimator(kind, task, tmp_path):
     params = _params(task, hidden_units=[8], embedding_size=4)
     ours = tf.estimator.Estimator(getattr(tables, kind), config=config("ours"), params=params)
     canned = _canned(kind, task, config("canned"))
-    for each in (ours, canned):
-        each.train(lambda: _input(task), steps=_STEPS)
+    inputs = {ours: lambda: _input(task), canned: lambda: _input(task, as_one=True)}
+    for each, read in inputs.items():
+        each.train(read, steps=_STEPS)
     assert set(ours.get_variable_names()) == set(canned.get_variable_names())
     for name in canned.get_variable_names():
         np.testing.assert_array_equal(ours.get_variable_value(name), canned.get_variable_value(name), err_msg=name)
-    measured, expected = (each.evaluate(lambda: _input(task), steps=3) for each in (ours, canned))
+    measured, expected = (each.evaluate(read, steps=3) for each, read in inputs.items())
     assert measured == expected
 
 
@@ -117,7 +122,7 @@ def _places(network: tf.keras.Model) -> dict[str, tf.Variable]:
         if layer == "wide_bias":
             name = f"{part}/bias_weights"
         elif layer == "wide_numbers":
-            name = f"{part}/size/weights"
+            name = f"{part}/numbers/weights"
         elif layer.startswith("wide_"):
             name = f"{part}/{layer.removeprefix('wide_')}/weights"
         elif layer.startswith("deep_"):
@@ -149,7 +154,8 @@ def test_the_keras_network_trains_as_the_canned_estimator(kind, task, tmp_path):
     canned.train(lambda: _input(task), steps=steps, hooks=[losses])
     first = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-0"))
 
-    spec = {"size": tf.io.FixedLenFeature([], tf.float32), "word": tf.io.FixedLenFeature([], tf.int64)}
+    number, word = tf.io.FixedLenFeature([], tf.float32), tf.io.FixedLenFeature([], tf.int64)
+    spec = {"size": number, "age": tf.io.FixedLenFeature([1], tf.float32), "word": word}
     built_in = TableNetwork(kind, spec, params)
     section = TrainerSection(
         global_batch_size=_BATCH, train_steps=_STEPS, optimizer=_OPTIMIZER, params={} if kind == "linear" else given

@@ -11,6 +11,7 @@ from tfx_estimator.pipeline.config.gpu_checks import note_machines
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
 from tfx_estimator.pipeline.platforms import registry
+from tfx_estimator.pipeline.user_data.embedded_tables import TABLES, place_of
 
 AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
@@ -69,9 +70,12 @@ def _root(case: Case) -> Any:
 
 def _places(case: Case) -> Iterator[dict[str, str]]:
     data = case.data
+    # A whole run writes an embedded table where it runs.
+    csv = None if data.csv in TABLES and not case.platform.runs_steps else data.csv
     places = {
         "data.dataset": (data.dataset if is_path(data.dataset) else None, "copy it there"),
-        **{f"data.{key}": (getattr(data, key), "copy it there") for key in ("data_dir", "csv", "schema")},
+        **{f"data.{key}": (getattr(data, key), "copy it there") for key in ("data_dir", "schema")},
+        "data.csv": (csv, f"copy {place_of(csv) if csv in TABLES else 'it'} there"),
         "pusher.destination": (case.pusher.destination, "null is `serving` below the pipeline root"),
     }
     allowed = "gs://BUCKET/FOLDER" + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")

@@ -217,7 +217,7 @@ def test_missing_files_are_refused_with_the_nearest_name(write, good):
     for source, message in {
         "digit": "did you mean the preset `digits`?",
         "mnie.yaml": "did you mean `mine.yaml`?",
-        "zzz/zzz.yaml": "one of the presets digits, mnist, cifar10, cifar10_resnet",
+        "zzz/zzz.yaml": "one of the presets digits, cancer, diabetes, mnist, cifar10, cifar10_resnet",
         ".": "cannot be read: Is a directory",
     }.items():
         with pytest.raises(DeclarationError, match=re.escape(message)):

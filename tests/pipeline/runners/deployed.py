@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import TARGETS, VERTEX
+from tfx_estimator.pipeline.user_data.embedded_tables import TABLES
 
 IMAGE = "registry.example/tfx-estimator@sha256:" + "0123456789abcdef" * 4
 COMMON = (
@@ -47,6 +49,8 @@ OF_TARGET = {
     ),
 }
 assert tuple(OF_TARGET) == TARGETS
+# An embedded table is a file of this machine, which no step of a service sees.
+REACHED = [name for name in presets.names() if name not in TABLES]
 # The Trainer as a custom job, with machines of each role.
 CUSTOM_JOB = (
     "deploy.nodes.Trainer=null",
