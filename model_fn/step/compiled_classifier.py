@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -34,14 +34,17 @@ class CompiledClassifier(tf.keras.Model):
     The loss is the user's, scaled as Keras scales it under a strategy; the reported value is that of the global batch.
     The user's own `train_step` or `test_step` is called unchanged. An evaluation reports the user's metrics, and calls
     his own `compute_metrics`.
+
+    Args:
+        weight: The feature with the examples' weights, Keras's `sample_weight`; empty for none.
     """
 
-    def __init__(self, own: tf.keras.Model, section: TrainerSection, num_classes: int) -> None:
+    def __init__(self, own: tf.keras.Model, section: TrainerSection, num_classes: int, weight: str = "") -> None:
         # The user's own model casts its inputs.
         super().__init__(name="compiled_classifier", dtype=FLOAT32 if computes_in_half() else None)
         self.own = own
         self._section = section
-        self._num_classes = num_classes
+        self._num_classes, self._weight = num_classes, weight
         self._probabilities = gives_probabilities(own)
         # `train_step` has summed over the replicas already.
         self.distribute_reduction_method = "first"
@@ -100,12 +103,13 @@ class CompiledClassifier(tf.keras.Model):
         features, labels = data
         inputs = inputs_of(self.own, features)
         context = tf.distribute.get_replica_context()
+        weights = self._weights(features)
         if self._is_own("train_step"):
-            return self._own_train_step(inputs, labels)
+            return self._own_train_step(inputs, labels, *([] if weights is None else [weights]))
         with tf.GradientTape() as tape:
             with dropout_keys(identifying_feature(features), self._section.seed, self.optimizer.iterations):
                 outputs = self.own(inputs, training=True)
-            loss = self.own.compute_loss(inputs, labels, outputs, None)
+            loss = self.own.compute_loss(inputs, labels, outputs, weights)
         variables = self.own.trainable_variables
         # Not apply_gradients: an optimizer of mixed precision scales the loss here.
         self.optimizer.minimize(loss, variables, tape=tape)
@@ -118,9 +122,13 @@ class CompiledClassifier(tf.keras.Model):
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, total)
         return dict(zip((LOSS, ACCURACY), tf.unstack(total, num=len(reported))))
 
-    def _own_train_step(self, inputs: Any, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _weights(self, features: dict[str, tf.Tensor]) -> Optional[tf.Tensor]:
+        """Returns the examples' weights, float32 [batch]; None without any."""
+        return tf.cast(flat(features[self._weight]), tf.float32) if self._weight else None
+
+    def _own_train_step(self, *batch: Any) -> dict[str, tf.Tensor]:
         """Returns the numbers that the user's own train_step returns, for this step alone."""
-        values = self.own.train_step((inputs, labels))
+        values = self.own.train_step(batch)
         numbers = _numbers(values)
         if LOSS not in numbers:
             what = f"{', '.join(values) or 'nothing'}, and no loss"
@@ -151,7 +159,8 @@ class CompiledClassifier(tf.keras.Model):
         inputs = inputs_of(self.own, features)
         outputs = self.own(inputs, training=False)
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-        loss = tf.cast(self.own.compute_loss(inputs, labels, outputs, None), tf.float64)
+        weights = self._weights(features)
+        loss = tf.cast(self.own.compute_loss(inputs, labels, outputs, weights), tf.float64)
         examples = tf.cast(tf.size(labels), tf.float64)
         # Undo Keras's division of a mean by the number of replicas, and take the sum over the replica's examples.
         total = loss * replicas * examples if self._is_mean else tf.reduce_sum(loss)
@@ -159,12 +168,13 @@ class CompiledClassifier(tf.keras.Model):
         if (hits := self._hits(labels, outputs)) is not None:
             sums[ACCURACY] = tf.cast(hits, tf.float64)
         if self._is_own("test_step"):
-            return {**sums, RETURNED: _numbers(self.own.test_step((inputs, labels)))}
+            given = (inputs, labels) if weights is None else (inputs, labels, weights)
+            return {**sums, RETURNED: _numbers(self.own.test_step(given))}
         if self._is_own("compute_metrics"):
-            found = _numbers(self.own.compute_metrics(inputs, labels, outputs, None))
+            found = _numbers(self.own.compute_metrics(inputs, labels, outputs, weights))
             # Without the loss: Keras's mean of it is NaN if a replica has no example.
             return {**sums, RETURNED: {name: value for name, value in found.items() if name != LOSS}}
-        self.own.compiled_metrics.update_state(labels, outputs, None)
+        self.own.compiled_metrics.update_state(labels, outputs, weights)
         return sums
 
     @property

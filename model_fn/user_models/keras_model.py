@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.user_source.frames import MADE_BY, is_users, reason,
 
 Features = Mapping[str, tf.Tensor]
 # Names of features, and of a served model's outputs; the Evaluator reads PROBABILITIES.
-IMAGE, LABEL = "image", "label"
+IMAGE = "image"
 CLASSES, CLASS_IDS, LOGITS, PROBABILITIES = "classes", "class_ids", "logits", "probabilities"
 # Close to the smallest normal float32.
 _TINY = 1e-37
@@ -109,7 +109,7 @@ def identifying_feature(features: Features) -> tf.Tensor:
 
 def example(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the features of a dummy example, each [1, ...]; features of variable length are empty."""
-    made = {name: _of_one(each) for name, each in spec.items() if name != LABEL}
+    made = {name: _of_one(each) for name, each in spec.items()}
     return {name: each for name, each in made.items() if each is not None}
 
 
@@ -177,8 +177,9 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     else:
         what = f"gives numbers of the shape {list(shape[1:])} an example"
     raise UserCodeError(
-        f"trainer.model: the network {what}; the data have {num_classes} classes",
-        expected=f"one output, the logits, float [batch, {num_classes}]",
+        f"trainer.model: the network {what}; "
+        + (f"the data have {num_classes} classes" if num_classes > 1 else "a regression asks for one"),
+        expected=f"one output{', the logits' if num_classes > 1 else ''}, float [batch, {num_classes}]",
         todo="end it with Dense(num_classes), the function's first argument; or compile the model, on path keras",
     )
 

@@ -81,7 +81,7 @@ def convert(
         declared = read()
         check(source.examples, declared.feature_spec)
         reader, found = tensors.read(source.checkpoint)
-        maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
+        maker = ModelMaker(section, len(source.settings.label_names), declared.inputs)
         steps = None if replacement is None else (source.step, source.last_step)
         if replacement is None:
             keras2.check(maker, found, guide)

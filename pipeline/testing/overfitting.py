@@ -135,7 +135,7 @@ def _train_network(
     given = {"path": "keras", "model": name, "train_steps": steps, "global_batch_size": len(labels), **trainer}
     section = TrainerSection.parse_obj({**given, "params": dict(params)})
     spec = {name: tf.io.FixedLenFeature(each.shape[1:], each.dtype) for name, each in features.items()}
-    maker = ModelMaker(section, classes, {**spec, "label": tf.io.FixedLenFeature([], tf.int64)}, function=function)
+    maker = ModelMaker(section, classes, spec, function=function)
     return _fit(maker.make_compiled(1), features, labels, steps)
 
 

@@ -109,7 +109,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     runtime.apply(section, section.spinning)
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)
-    model = ModelMaker(section, 10, declared.transformed_spec).make_compiled(section.steps_per_execution)
+    model = ModelMaker(section, 10, declared.inputs).make_compiled(section.steps_per_execution)
     strategy = tf.distribute.get_strategy()
     mode = tf.estimator.ModeKeys.TRAIN
     batches = strategy.distribute_datasets_from_function(lambda context: declared.reader.input_fn(mode, context))

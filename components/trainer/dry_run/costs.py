@@ -136,13 +136,14 @@ def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
     section = _on_cpus(settings.trainer).copy(update={"xla": False, "parallel_parts": 1})
     # One replica's: all are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
-    features = {name: _of_batch(each, batch) for name, each in spec.items() if name != LABEL}
+    inputs = {name: each for name, each in spec.items() if name != LABEL}
+    features = {name: _of_batch(each, batch) for name, each in inputs.items()}
     labels = tf.TensorSpec([batch], tf.int64)
     if section.path == ESTIMATOR and is_model_fn(function := find_function(section.model or "")):
         built = _model_fn_step(function, settings, section, features, labels)
     else:
         # The step of the built-in model_fn has the same operations.
-        built = _keras_step(settings, section, spec, features, labels)
+        built = _keras_step(settings, section, inputs, features, labels)
     trained, others, slots, loss, outputs = built
     forward, step = graph_costs.needed([loss], after=False), graph_costs.needed(outputs)
     # The variables of a v1 graph take no memory yet.

@@ -88,7 +88,7 @@ class ModelMaker:
         if is_compiled(network):
             refuse_step_options(section, "returns a compiled model")
             check_compiled(network, section.model or "", outputs)
-            return CompiledClassifier(network, section, self.num_classes)
+            return CompiledClassifier(network, section, self.num_classes, self.head.weight)
         if division:
             division.check(network)
         return KerasClassifier(network, section, division, self.head)

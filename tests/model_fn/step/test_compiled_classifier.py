@@ -26,8 +26,8 @@ def _model(kind=None, **options):
     return model
 
 
-def _wrapped(model):
-    wrapped = CompiledClassifier(model, SECTION, 3)
+def _wrapped(model, weight=""):
+    wrapped = CompiledClassifier(model, SECTION, 3, weight)
     wrapped.compile(optimizer=model.optimizer)
     return wrapped
 
@@ -37,21 +37,26 @@ def _data():
     return {"image": tf.constant(rng.normal(size=[6, 4]), tf.float32)}, tf.constant([0, 1, 2, 0, 1, 2], tf.int64)
 
 
+@pytest.mark.parametrize("weight", ["", "importance"])
 @pytest.mark.parametrize("reduction", ["auto", "sum_over_batch_size", "sum", "none"])
-def test_a_step_equals_keras_for_any_reduction_and_evaluates_each_example(reduction):
+def test_a_step_equals_keras_for_any_reduction_and_evaluates_each_example(reduction, weight):
     def loss():
         return tf.keras.losses.SparseCategoricalCrossentropy(reduction=reduction)
 
     own, keras = _model(loss=loss()), _model(loss=loss())
     features, labels = _data()
     per_example = tf.keras.losses.sparse_categorical_crossentropy(labels, own(features["image"])).numpy()
-    wrapped = _wrapped(own)
+    weights = [tf.constant([0.5, 1, 2, 0, 1, 3])] if weight else []
+    if weights:
+        features["importance"] = weights[0][:, tf.newaxis]
+        per_example *= weights[0].numpy()
+    wrapped = _wrapped(own, weight)
     evaluated = wrapped.test_step((features, labels))
     assert float(evaluated["loss"]) == pytest.approx(per_example.sum(), rel=1e-5)
     assert float(evaluated["examples"]) == 6
     reported = float(wrapped.train_step((features, labels))["loss"])
     assert reported == pytest.approx(per_example.sum() if reduction == "sum" else per_example.mean(), rel=1e-5)
-    keras.train_step((features["image"], labels))
+    keras.train_step((features["image"], labels, *weights))
     for one, other in zip(own.get_weights(), keras.get_weights()):
         np.testing.assert_array_equal(one, other)
 

@@ -11,7 +11,7 @@ from tfx_estimator.components.trainer.estimator.first_call import call_again, ca
 from tfx_estimator.components.trainer.keras import model
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-SPEC = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+SPEC = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32)}
 
 
 @pytest.fixture

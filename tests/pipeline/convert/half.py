@@ -86,7 +86,7 @@ class Half:
 
         section = declared or self.settings.with_trainer(path="keras").section
         reads = declared_input(self._args, section, lambda: at)
-        model = ModelMaker(section, len(LABELS), reads.transformed_spec).make_compiled(1)
+        model = ModelMaker(section, len(LABELS), reads.inputs).make_compiled(1)
         assert Saver(model, str(folder), 1, TaskSpec(CHIEF, 0, 1)).restore() == at
         train_step = tf.function(model.train_step)
         for batch in reads.reader.input_fn("train").take(more):
