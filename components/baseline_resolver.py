@@ -14,11 +14,11 @@ from tfx.utils import path_utils
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import damage
 from tfx_estimator.components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES, TEST
+from tfx_estimator.pipeline.config.task import COMPARABLE
 
 __all__ = ["DROPPED", "ITSELF", "BaselineStrategy", "why_no_baseline", "write_comparable"]
 
 CANDIDATE = "candidate"
-_PROPERTY = "comparable"
 # Property of an evaluation: why it has no baseline although a model was found.
 DROPPED = "baseline_dropped"
 _LATEST = "the latest blessed model"
@@ -79,7 +79,7 @@ def write_comparable(
             values[TEST] = test
     if table:
         data = [dict(table)]
-    model.set_string_custom_property(_PROPERTY, json.dumps({"data": data, "outputs": list(outputs)}, sort_keys=True))
+    model.set_string_custom_property(COMPARABLE, json.dumps({"data": data, "outputs": list(outputs)}, sort_keys=True))
 
 
 def why_no_baseline(model: types.Artifact, candidate: types.Artifact) -> str:
@@ -101,12 +101,12 @@ def why_no_baseline(model: types.Artifact, candidate: types.Artifact) -> str:
 
 def comparable(model: types.Artifact, candidate: types.Artifact) -> bool:
     """Returns True if a model still exists, and has the candidate's data set and outputs."""
-    same = model.get_string_custom_property(_PROPERTY) == candidate.get_string_custom_property(_PROPERTY)
+    same = model.get_string_custom_property(COMPARABLE) == candidate.get_string_custom_property(COMPARABLE)
     return same and fileio.exists(path_utils.serving_model_dir(model.uri))
 
 
 def _comparable_of(model: types.Artifact) -> dict[str, Any]:
-    return json.loads(model.get_string_custom_property(_PROPERTY) or "{}")
+    return json.loads(model.get_string_custom_property(COMPARABLE) or "{}")
 
 
 def _differences(latest: dict[str, Any], own: dict[str, Any]) -> list[str]:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.user_data.table import Column
 
 CLASSES, BINARY, REGRESSION = "classes", "binary", "regression"
+# A property of a trained model, by which models are comparable: JSON whose `data` has, of a table, its task's fields.
+COMPARABLE = "comparable"
 # More different whole numbers are rather measured or counted.
 _MAX_CLASSES = 20
 

@@ -13,6 +13,7 @@ from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.task import COMPARABLE, Task
 from tfx_estimator.pipeline.folders import uris_here
 from tfx_estimator.pipeline.report.page import LeftOutError
 
@@ -94,6 +95,18 @@ def need(outputs: Outputs, node: str, name: str) -> Output:
         have = "have" if name.endswith("s") else "has"
         raise LeftOutError(f"The {name} of {node} {have} been deleted: there is no {output.uri}.")
     return output
+
+
+def need_examples(outputs: Outputs) -> Output:
+    """Returns the examples that a run read: images, or rows of a table."""
+    node = next((node for node, name in outputs if name == "examples"), "TfdsExampleGen")
+    return need(outputs, node, "examples")
+
+
+def read_task(model: Output) -> Task | None:
+    """Returns the task of a model that was trained on a table; None for images."""
+    (data, *_) = (model.read_json(COMPARABLE) or {}).get("data") or [{}]
+    return Task(**{**data, "names": tuple(data["names"])}) if "kind" in data else None
 
 
 def _moved(database: str) -> dict[str, str]:

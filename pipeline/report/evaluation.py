@@ -117,13 +117,11 @@ class Evaluation:
     pairs: list[tuple[str, str, int, float]]  # (true class, predicted class, count, share of the true class)
     calibration: Calibration
     reliability: str
-    worst: list[dict[str, Any]]  # mistakes: `image`, `truth`, `predicted`, and numbers
+    worst: list[dict[str, Any]]  # mistakes: `shown`, `truth`, `predicted`, and numbers
 
 
 def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
     """Scores predictions."""
-    from tfx_estimator.pipeline.report.examples import to_data_uri
-
     labels, probabilities, names = predictions.labels, predictions.probabilities, data.names
     matrix = confusion(labels, probabilities.argmax(axis=1), len(names))
     calibration = calibrate(labels, probabilities)
@@ -146,7 +144,7 @@ def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
         draw_reliability(calibration),
         [
             {
-                "image": to_data_uri(each.image),
+                "shown": data.show(each.content),
                 "truth": names[each.label],
                 "predicted": names[each.predicted],
                 "probability": each.probability,

@@ -7,12 +7,13 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Union
 
 import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.data.features import IMAGE, LABEL
-from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
+from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need, need_examples, read_task
 from tfx_estimator.pipeline.report.page import LeftOutError
 
 # Limits for each split: examples whose labels are counted, and evenly spread ones of these whose pixels are.
@@ -21,9 +22,11 @@ MOST_IMAGES = 10_000
 # Pictures of each class, and the number of classes with pictures.
 PICTURES, PICTURED_CLASSES = 8, 20
 _BATCH = 500
-_EXAMPLE_GEN = "TfdsExampleGen"
 # Longest side of a picture, and up to which one it is shown pixel by pixel, in pixels.
 _LONGEST, _SMALL = 128, 64
+
+# What a page shows of an example: a picture as a data URI, or the cells of a row by column.
+Shown = Union[str, list[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,33 @@ class DataSet:
     """The examples of a run."""
 
     title: str
-    shape: tuple[int, int, int]  # (height, width, channels) of an image
+    shape: tuple[int, ...]  # (height, width, channels) of an image; empty for rows of a table
     names: list[str]  # the classes, in the order of their labels
     files: dict[str, list[str]]  # TFRecord files by split
     counts: dict[str, int]  # number of examples by split, as TfdsExampleGen counted them
+
+    @property
+    def is_binary(self) -> bool:
+        """True for two classes of which the second is predicted."""
+        return False
+
+    def batches(self, split: str, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yields (serialized examples, contents, labels) of at most `most` examples; objects, objects, int64 [batch].
+
+        The contents, raw images, tell examples apart.
+        """
+        spec = {IMAGE: tf.io.FixedLenFeature([], tf.string), LABEL: tf.io.FixedLenFeature([], tf.int64)}
+
+        def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            features = tf.io.parse_example(serialized, spec)
+            return serialized, features[IMAGE], features[LABEL]
+
+        records = tf.data.TFRecordDataset(sorted(self.files[split])).take(most).batch(_BATCH).map(parse).prefetch(2)
+        yield from records.as_numpy_iterator()
+
+    def show(self, content: bytes) -> Shown:
+        """Returns what a page shows of an example: see `to_data_uri`."""
+        return to_data_uri(to_image(self, content))
 
 
 @dataclass
@@ -75,37 +101,35 @@ class Statistics:
 
 
 def open_data(outputs: Outputs) -> DataSet:
-    """Finds the examples of a run; raises LeftOutError if some were deleted, or are not images of one size."""
-    if any(name == "examples" and node != _EXAMPLE_GEN for node, name in outputs):
-        raise LeftOutError("The examples are rows of a table, of which this page has metrics and slices alone.")
-    examples = need(outputs, _EXAMPLE_GEN, "examples")
+    """Finds the examples of a run; raises LeftOutError if some were deleted, or are not of classes."""
+    examples = need_examples(outputs)
+    if table := read_task(need(outputs, "Trainer", "model")):
+        # Imported late: it imports TensorFlow Transform.
+        from tfx_estimator.pipeline.report.rows import open_rows
+
+        return open_rows(outputs, examples, table)
     shape, names = examples.read_json("image_shape"), examples.read_json("label_names")
     if not shape or not names:
         raise LeftOutError("The examples are not images with one class each.")
-    splits = examples.read_json("split_names") or []
-    files = {split: _files(examples, split) for split in splits}
-    counts = {split: int(examples.properties.get(f"num_examples_{split}", 0)) for split in splits}
-    if gone := [split for split in splits if counts[split] and not files[split]]:
+    files = files_of(examples)
+    counts = {split: int(examples.properties.get(f"num_examples_{split}", 0)) for split in files}
+    if gone := [split for split in files if counts[split] and not files[split]]:
         raise LeftOutError(f"The examples of the split {', '.join(gone)} have been deleted from {examples.uri}.")
     title = f"{examples.properties.get('dataset', '')} {examples.properties.get('version', '')}".strip()
     return DataSet(title, tuple(shape), list(names), files, counts)
 
 
+def files_of(examples: Output) -> dict[str, list[str]]:
+    """Returns the files of each split."""
+    splits = examples.read_json("split_names") or []
+    return {split: tf.io.gfile.glob(os.path.join(examples.uri, f"Split-{split}", "*")) for split in splits}
+
+
 def read_statistics(data: DataSet) -> dict[str, Statistics]:
     """Counts the classes of each split, and the pixels of a sample of its images."""
+    if not data.shape:
+        raise LeftOutError("The examples are rows of a table: `tfx-estimator data` describes its columns.")
     return {split: _read_split(data, split) for split in data.files}
-
-
-def batches(data: DataSet, split: str, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields (serialized examples, raw images, labels) of at most `most` examples; objects, objects, int64 [batch]."""
-    spec = {IMAGE: tf.io.FixedLenFeature([], tf.string), LABEL: tf.io.FixedLenFeature([], tf.int64)}
-
-    def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        features = tf.io.parse_example(serialized, spec)
-        return serialized, features[IMAGE], features[LABEL]
-
-    records = tf.data.TFRecordDataset(sorted(data.files[split])).take(most).batch(_BATCH).map(parse).prefetch(2)
-    yield from records.as_numpy_iterator()
 
 
 def to_image(data: DataSet, raw: bytes) -> np.ndarray:
@@ -137,7 +161,7 @@ def _read_split(data: DataSet, split: str) -> Statistics:
     channels, every = data.shape[2], max(math.ceil(data.counts[split] / MOST_IMAGES), 1)
     pixels = Pixels(0, np.zeros(32, np.int64), np.zeros(channels), np.zeros(channels))
     found = Statistics(0, np.zeros(len(data.names), np.int64), pixels)
-    for _, raw, labels in batches(data, split, MOST_LABELS):
+    for _, raw, labels in data.batches(split, MOST_LABELS):
         if labels.min() < 0 or labels.max() >= len(data.names):
             raise LeftOutError(f"The split {split} holds a label without a class.")
         found.classes += np.bincount(labels, minlength=len(data.names))
@@ -167,7 +191,3 @@ def _keep(pictures: dict[int, list[np.ndarray]], images: np.ndarray, labels: np.
     for image, label in zip(images, labels):
         if label < PICTURED_CLASSES and len(kept := pictures.setdefault(int(label), [])) < PICTURES:
             kept.append(image)
-
-
-def _files(examples: Output, split: str) -> list[str]:
-    return tf.io.gfile.glob(os.path.join(examples.uri, f"Split-{split}", "*"))

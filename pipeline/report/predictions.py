@@ -15,7 +15,7 @@ from tfx.utils import path_utils
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.evaluation import losses
-from tfx_estimator.pipeline.report.examples import DataSet, batches, to_image
+from tfx_estimator.pipeline.report.examples import DataSet
 from tfx_estimator.pipeline.report.page import LeftOutError
 
 # Limits of the predictions.
@@ -36,7 +36,7 @@ class Mistake:
     probability: float  # of the predicted class
     of_label: float  # probability of the true class
     loss: float
-    image: np.ndarray  # uint8 [height, width, channels]
+    content: bytes  # of the example, to show it
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def predict(
     notes: list[str] = []
     worst: list[Mistake] = []
     deadline, seen = time.monotonic() + seconds, 0
-    for serialized, raw, truth in batches(data, split, most):
+    for serialized, raw, truth in data.batches(split, most):
         got = signature(**{argument: tf.constant(serialized)})[scores_are.key].numpy()
         probabilities, note = to_probabilities(got, len(data.names), scores_are, not notes if seen else None)
-        worst += _mistakes(data, seen, raw, truth, probabilities)
+        worst += _mistakes(seen, raw, truth, probabilities)
         worst = sorted(worst, key=lambda mistake: -mistake.loss)[:WORST]
         labels.append(truth)
         scores.append(probabilities)
@@ -146,9 +146,7 @@ def to_probabilities(
     return powers / powers.sum(axis=1, keepdims=True), f"The probabilities are a softmax of the served {scores.key}."
 
 
-def _mistakes(
-    data: DataSet, first: int, raw: np.ndarray, labels: np.ndarray, probabilities: np.ndarray
-) -> list[Mistake]:
+def _mistakes(first: int, raw: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> list[Mistake]:
     """Returns the worst mistakes of a batch."""
     predicted, entropies = probabilities.argmax(axis=1), losses(labels, probabilities)
     wrong = np.flatnonzero(predicted != labels)
@@ -160,7 +158,7 @@ def _mistakes(
             float(probabilities[index, predicted[index]]),
             float(probabilities[index, labels[index]]),
             float(entropies[index]),
-            to_image(data, raw[index]),
+            raw[index],
         )
         for index in wrong[np.argsort(-entropies[wrong], kind="stable")][:WORST]
     ]

@@ -131,7 +131,9 @@ def _predict(outputs: Outputs, split: str, declared: str | None, metrics: Sequen
     variables = tf.train.list_variables(os.path.join(saved, "variables", "variables"))
     parameters = [shape for name, shape in variables if not any(part in name for part in _NO_PARAMETERS)]
     labels, probabilities = found.labels, found.probabilities
-    measured, notes = measure_all(metrics, labels, probabilities, data.names, found.of_two) if metrics else ({}, [])
+    measured, notes = (
+        measure_all(metrics, labels, probabilities, data.names, found.of_two or data.is_binary) if metrics else ({}, [])
+    )
     return Answers(
         labels,
         probabilities,

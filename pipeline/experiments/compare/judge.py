@@ -21,8 +21,8 @@ from tfx_estimator.pipeline.experiments.compare.results import (
     pair_up,
     score,
 )
-from tfx_estimator.pipeline.report.artifacts import Outputs, need
-from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data
+from tfx_estimator.pipeline.report.artifacts import Outputs, need, need_examples
+from tfx_estimator.pipeline.report.examples import DataSet, open_data
 from tfx_estimator.pipeline.report.metrics import metric_name
 from tfx_estimator.pipeline.report.page import attempt
 from tfx_estimator.pipeline.report.predictions import losses
@@ -123,7 +123,7 @@ def _paired(answered: Sequence[tuple[Model, Answers]], data: DataSet) -> list[An
                 f"{first.name} and {each.name} were not evaluated on the same examples:\n"
                 f"  {data.title}, {len(base.labels):,} examples of {first.split}, {len(data.names)} classes\n"
                 f"  {theirs.title}, {len(found.labels):,} examples of {each.split}, {len(theirs.names)} classes",
-                expected="the same images with the same labels in both, because predictions are paired",
+                expected="the same examples with the same labels in both, because predictions are paired",
                 todo="compare runs of the same `data`, or their declarations, which are then trained",
             )
         answers.append(found.take(order))
@@ -131,7 +131,7 @@ def _paired(answered: Sequence[tuple[Model, Answers]], data: DataSet) -> list[An
 
 
 def _examples(model: Model) -> tuple[str, str]:
-    return need(model.outputs, "TfdsExampleGen", "examples").uri, model.split
+    return need_examples(model.outputs).uri, model.split
 
 
 def _training(outputs: Outputs) -> Any:
@@ -165,11 +165,11 @@ def _notes(results: Sequence[Result], answers: Sequence[Answers]) -> list[str]:
 
 
 def digests(data: DataSet, split: str) -> list[bytes]:
-    """Returns a digest of the image and the label of each example, in the order of the files."""
+    """Returns a digest of the content and the label of each example, in the order of the files."""
     return [
-        hashlib.blake2b(image + int(label).to_bytes(8, "little", signed=True), digest_size=16).digest()
-        for _, images, labels in batches(data, split, -1)
-        for image, label in zip(images, labels)
+        hashlib.blake2b(content + int(label).to_bytes(8, "little", signed=True), digest_size=16).digest()
+        for _, contents, labels in data.batches(split, -1)
+        for content, label in zip(contents, labels)
     ]
 
 

@@ -119,7 +119,7 @@ class Disagreement:
     """An example for which the candidates predict different classes."""
 
     position: int  # in the split, in the order of the first candidate's files
-    image: str
+    shown: Any  # see `DataSet.show`
     truth: str
     predicted: list[tuple[str, float]]  # class and its probability, by each candidate
 
@@ -150,8 +150,6 @@ def to_html(
 
 def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) -> list[Disagreement]:
     """Finds the examples with different predictions whose probabilities differ most, in descending order."""
-    from tfx_estimator.pipeline.report.examples import to_data_uri
-
     predicted = [each.predicted for each in answers]
     base = answers[0].probabilities
     # Total variation distance.
@@ -160,11 +158,11 @@ def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) ->
     chosen = differ[np.argsort(-apart[differ], kind="stable")][:_MOST_DISAGREED]
     if not len(chosen):
         return []
-    images = _images(data, split, {int(position) for position in chosen})
+    contents = _contents(data, split, {int(position) for position in chosen})
     return [
         Disagreement(
             int(position),
-            to_data_uri(images[int(position)]),
+            data.show(contents[int(position)]),
             data.names[answers[0].labels[position]],
             [(data.names[each.predicted[position]], float(each.probabilities[position].max())) for each in answers],
         )
@@ -172,13 +170,11 @@ def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) ->
     ]
 
 
-def _images(data: DataSet, split: str, positions: set[int]) -> dict[int, np.ndarray]:
-    from tfx_estimator.pipeline.report.examples import batches, to_image
-
-    found: dict[int, np.ndarray] = {}
+def _contents(data: DataSet, split: str, positions: set[int]) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
     seen = 0
-    for _, raw, labels in batches(data, split, max(positions) + 1):
-        found.update({index: to_image(data, raw[index - seen]) for index in positions if 0 <= index - seen < len(raw)})
+    for _, raw, labels in data.batches(split, max(positions) + 1):
+        found.update({index: raw[index - seen] for index in positions if 0 <= index - seen < len(raw)})
         seen += len(labels)
     return found
 

@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.experiments.compare.candidates import HTML_FILE, JSO
 from tfx_estimator.pipeline.experiments.compare.results import Comparison
 from tfx_estimator.pipeline.experiments.session import Files, Session, now, opened
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.report.artifacts import need
+from tfx_estimator.pipeline.report.artifacts import need, need_examples
 from tfx_estimator.pipeline.report.page import LeftOutError
 from tfx_estimator.pipeline.report.report import read_run_outputs
 from tfx_estimator.pipeline.report.source import read_versions
@@ -159,8 +159,9 @@ def _find(candidate: Candidate) -> Model:
     assert run
     try:
         outputs = read_run_outputs(run)
-        for node, name in (("Trainer", "model"), ("Trainer", "model_run"), ("TfdsExampleGen", "examples")):
-            need(outputs, node, name)
+        for name in ("model", "model_run"):
+            need(outputs, "Trainer", name)
+        need_examples(outputs)
     except LeftOutError as reason:
         raise DeclarationError(
             f"{one_line(candidate.source)}: {reason}",
