@@ -49,7 +49,10 @@ def _standardised(numbers: dict[str, _Feature]) -> dict[str, tf.Tensor]:
     given = tf.reshape(tf.sparse.to_dense(matrix.with_values(tf.ones_like(matrix.values))), shape)
     # The moments are those of all values but nan.
     values = tf.reshape(tf.sparse.to_dense(matrix, math.nan), shape)
-    scaled = tf.where(given > 0, tft.scale_to_z_score(values, elementwise=True), 0)
+    scores = tft.scale_to_z_score(values, elementwise=True)
+    # A column without any value has no moments.
+    is_lost = (given <= 0) | (tf.math.is_nan(scores) & ~tf.math.is_nan(values))
+    scaled = tf.where(is_lost, tf.zeros_like(scores), scores)
     return dict(zip(numbers, tf.unstack(scaled, axis=1)))
 
 

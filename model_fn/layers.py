@@ -274,24 +274,31 @@ def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
     """Hashes each example to 32 bits, by which of its pixels exceed another pixel of the same channel.
 
     Not by the pixels' values: TensorFlow's optimisations round a preprocessing differently under another strategy.
+    Integers, such as the bits of a table's columns, which are read from files, are hashed as they are.
 
     Source: Dietzfelbinger, Universal hashing and k-wise independent random variables via integer arithmetic without
     primes, 1996 (the multiply-shift scheme).
 
     Args:
-        examples: float, [batch, ...]; all but the first dimension are known.
+        examples: float or integer, [batch, ...]; all but the first dimension are known.
 
     Returns:
         uint32, [batch].
     """
     size = examples.shape[1:].num_elements()
+    factors = np.random.default_rng(0).integers(2**64, size=size, dtype=np.uint64)
+    if examples.dtype.is_integer:
+        return _hash(tf.cast(tf.reshape(examples, [-1, size]), tf.uint64) * factors)
     channels = examples.shape[-1] if examples.shape.rank > 2 else 1
     flat = tf.cast(tf.reshape(examples, [-1, size]), tf.float32)
     # Three eighths of the image away: at a half, each pair would be compared twice.
     other = tf.roll(flat, channels * (size // channels * 3 // 8), axis=1)
     larger = flat - other > _ROUNDING * (tf.abs(flat) + tf.abs(other))
-    factors = np.random.default_rng(0).integers(2**64, size=size, dtype=np.uint64)
-    hashes = tf.reduce_sum(tf.cast(larger, tf.uint64) * factors, axis=-1)
+    return _hash(tf.cast(larger, tf.uint64) * factors)
+
+
+def _hash(terms: tf.Tensor) -> tf.Tensor:
+    hashes = tf.reduce_sum(terms, axis=-1)
     return tf.cast(tf.bitwise.right_shift(hashes, tf.constant(32, tf.uint64)), tf.uint32)
 
 

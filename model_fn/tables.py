@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -89,20 +89,26 @@ def _columns(features: dict[str, tf.Tensor], params: _Params) -> tuple[dict[str,
 
 def _is_single(feature: Any) -> bool:
     """Returns whether a feature is one number an example."""
-    return isinstance(feature, tf.Tensor) and feature.shape[1:].num_elements() == 1
+    return isinstance(feature, tf.Tensor) and feature.dtype != tf.string and feature.shape[1:].num_elements() == 1
 
 
 def _in_scopes(features: dict[str, tf.Tensor], params: _Params) -> tuple[dict[str, tf.Tensor], _Params]:
     """Renames features whose names TensorFlow does not take for a variable scope."""
+    names = scopes(features)
+    sizes = {names[name]: size for name, size in params["vocabularies"].items() if name in names}
+    weight = names.get(params["weight"], params["weight"])
+    renamed = {names[name]: each for name, each in features.items()}
+    return renamed, {**params, "vocabularies": sizes, "weight": weight}
+
+
+def scopes(features: Iterable[str]) -> dict[str, str]:
+    """Returns, for each feature, a name that TensorFlow takes for a variable scope, and no other feature has."""
     names: dict[str, str] = {}
     for name in sorted(features):
         scope = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
         is_free = re.match(r"[A-Za-z0-9.]", scope) and scope not in names.values()
         names[name] = scope if is_free else f"f{len(names)}{scope}"
-    sizes = {names[name]: size for name, size in params["vocabularies"].items() if name in names}
-    weight = names.get(params["weight"], params["weight"])
-    renamed = {names[name]: each for name, each in features.items()}
-    return renamed, {**params, "vocabularies": sizes, "weight": weight}
+    return names
 
 
 def _embedded(words: list[Any], params: _Params) -> list[Any]:

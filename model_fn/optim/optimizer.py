@@ -136,13 +136,16 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         # Called after the sum over replicas and before the update. Rows without a gradient get 0, as in Keras.
         if self.loss_scale is not None:
             self._finite = all_finite([gradient for gradient, _ in grads_and_vars])
-        scale = global_scale([gradient for gradient, _ in grads_and_vars], self._options)
+        # What has an update of its own has its own limits.
+        options = [self.update_of(variable)[1] for _, variable in grads_and_vars]
+        own = [pair[0] for pair, each in zip(grads_and_vars, options) if each is self._options]
+        scale = global_scale(own, self._options)
         dense = [tf.convert_to_tensor(gradient) for gradient, _ in grads_and_vars]
         variables = [variable for _, variable in grads_and_vars]
         parts = _of_whole_variables(dense, variables)
         return [
-            (clip(gradient, scale, self._options, parts.get(_whole(variable), ())), variable)
-            for gradient, variable in zip(dense, variables)
+            (clip(gradient, scale if each is self._options else None, each, parts.get(_whole(variable), ())), variable)
+            for gradient, variable, each in zip(dense, variables, options)
         ]
 
     def _distributed_apply(

@@ -70,7 +70,7 @@ def make_model_fn(
 
         def call(features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
             with explained(features):
-                logits = logits_of(model, features, training, division, params["num_classes"])
+                logits = logits_of(model, Head.of(params).inputs(features), training, division, params["num_classes"])
             if division:
                 division.check(model)
             return logits
@@ -183,7 +183,8 @@ def _evaluate(
     metrics = {"average_loss": tf.compat.v1.metrics.mean(per_example, weights)}
     if not head.is_regression:
         metrics["accuracy"] = tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=-1), weights)
-    return tf.estimator.EstimatorSpec(ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics)
+    loss = tf.nn.weighted_moments(per_example, 0, weights)[0] if head.weight else tf.reduce_mean(per_example)
+    return tf.estimator.EstimatorSpec(ModeKeys.EVAL, loss=loss, eval_metric_ops=metrics)
 
 
 def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.RunConfig:

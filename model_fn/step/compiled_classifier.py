@@ -81,7 +81,7 @@ class CompiledClassifier(tf.keras.Model):
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> Any:
         """Calls the model."""
-        return self.own(inputs_of(self.own, features), training=training)
+        return self.own(self._inputs(features), training=training)
 
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
         """Returns a served model's outputs: see `served`."""
@@ -101,7 +101,7 @@ class CompiledClassifier(tf.keras.Model):
             user's own `train_step` returns.
         """
         features, labels = data
-        inputs = inputs_of(self.own, features)
+        inputs = self._inputs(features)
         context = tf.distribute.get_replica_context()
         weights = self._weights(features)
         if self._is_own("train_step"):
@@ -121,6 +121,9 @@ class CompiledClassifier(tf.keras.Model):
         if context.num_replicas_in_sync > 1:
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, total)
         return dict(zip((LOSS, ACCURACY), tf.unstack(total, num=len(reported))))
+
+    def _inputs(self, features: dict[str, tf.Tensor]) -> Any:
+        return inputs_of(self.own, {name: each for name, each in features.items() if name != self._weight})
 
     def _weights(self, features: dict[str, tf.Tensor]) -> Optional[tf.Tensor]:
         """Returns the examples' weights, float32 [batch]; None without any."""
@@ -156,7 +159,7 @@ class CompiledClassifier(tf.keras.Model):
             `compute_metrics`, returns: as in Keras, those after the last batch count.
         """
         features, labels = data
-        inputs = inputs_of(self.own, features)
+        inputs = self._inputs(features)
         outputs = self.own(inputs, training=False)
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
         weights = self._weights(features)

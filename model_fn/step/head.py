@@ -100,6 +100,10 @@ class Head:
         """Returns the examples' weights, [batch], of the dtype of their losses; ones where none are declared."""
         return tf.cast(tf.reshape(features[self.weight], [-1]), like.dtype) if self.weight else tf.ones_like(like)
 
+    def inputs(self, features: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the features of the network: all but the weights, which a served example does not have."""
+        return {name: each for name, each in features.items() if name != self.weight}
+
     def hits(self, outputs: tf.Tensor, labels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """Returns the number of correctly classified examples; 0 of a regression."""
         return tf.zeros([], dtype) if self.is_regression else count_hits(outputs, labels, dtype)

@@ -57,7 +57,7 @@ class KerasClassifier(tf.keras.Model):
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Computes the logits: see `logits_of`."""
-        return logits_of(self.network, features, training, self._division)
+        return logits_of(self.network, self._head.inputs(features), training, self._division)
 
     @unconverted
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:

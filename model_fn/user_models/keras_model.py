@@ -103,8 +103,19 @@ def _refuse_rounding(model: tf.keras.Model, given: Any) -> None:
 
 
 def identifying_feature(features: Features) -> tf.Tensor:
-    """Returns the feature that distinguishes examples: the image, or the first by name."""
-    return features[IMAGE] if IMAGE in features else features[min(features)]
+    """Returns what distinguishes examples: the image, or the first feature; of a table's columns, the bits of all."""
+    if IMAGE in features:
+        return features[IMAGE]
+    numbers = [
+        tf.bitcast(tf.cast(tf.reshape(features[name], [-1]), tf.float32), tf.int32)
+        for name in sorted(features)
+        if isinstance(features[name], tf.Tensor)
+        and features[name].shape[1:].num_elements() == 1
+        and (features[name].dtype.is_floating or features[name].dtype.is_integer)
+    ]
+    first = features[min(features)]
+    is_column = not isinstance(first, tf.Tensor) or first.shape[1:].num_elements() == 1
+    return tf.stack(numbers, axis=1) if numbers and is_column else first
 
 
 def example(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
+from tfx_estimator.pipeline.config.known import TABLE_NAMES
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.rules.rule import Case
+from tfx_estimator.pipeline.config.table import task_of_label
+from tfx_estimator.pipeline.config.task import REGRESSION
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -47,6 +50,9 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
     trainer, tune = case.trainer, case.tune
     evaluator, cluster = case.distribution.evaluator, case.train.is_cluster
     each_checkpoint = trainer.keep_best is not None or trainer.early_stopping is not None
+    is_canned = trainer.path == "estimator" and trainer.model in TABLE_NAMES["trainer.model"]
+    label = task_of_label(case.data, case.table) if isinstance(case.table, TableReading) else case.data.task
+    is_number = label == REGRESSION
     # Key, or section; whether it has an effect; what it is for.
     table = (
         ("trainer.steps_per_execution", trainer.path != "estimator", "the Keras paths"),
@@ -63,6 +69,9 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
         *((f"data.{key}", not case.data.csv, "data sets of images") for key in _OF_IMAGES),
         *((f"data.{key}", case.data.csv, "tables, data.csv") for key in _OF_TABLES),
         ("data.split_by", not case.data.csv or not case.data.table().patterns, "rows that are shared out"),
+        ("trainer.label_smoothing", not is_number, "classes"),
+        ("trainer.class_weights", not is_number, "classes"),
+        (f"{_OPTIMIZER}.weight_decay", not is_canned, "networks: those of built-in models are on the Keras paths"),
         ("data.version", not case.reading or case.reading.layout == TFDS, "TFDS data sets, and these are files"),
         ("tune.hyperband", tune is None or tune.strategy == HYPERBAND, "the strategy hyperband"),
     )

@@ -23,6 +23,7 @@ from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.config.known import TABLE_NAMES
 from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -51,8 +52,9 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     table = settings.task if settings.table else None
     declared = declared_input(fn_args, section, functools.partial(_global_step, fn_args.model_run_dir), table)
     feature_spec, transform = declared.feature_spec, declared.transform_output.transform_raw_features
-    declared.require()
     function = find_function(section.model or "")
+    is_own = is_model_fn(function) and section.model not in TABLE_NAMES["trainer.model"]
+    declared.require(*([declared.weight] if declared.weight and not is_own else []))
     config = make_run_config(section, fn_args.model_run_dir)
     of_table = table_params(declared, table) if table else {}
     if is_model_fn(function):

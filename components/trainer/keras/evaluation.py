@@ -95,13 +95,14 @@ class Evaluation:
                 reported = time.monotonic()
                 self._progress.write(Event.EVALUATING, batches=number + 1)
         examples = sums.pop("examples", 0.0)
-        if not examples:
+        if not sums:
             raise DataError(
                 "there is no example to evaluate with",
                 expected="examples in the evaluation split",
                 todo="check data.splits",
             )
-        metrics = {name: value / examples for name, value in sums.items()}
+        # Those of a batch may all weigh nothing.
+        metrics = {name: value / examples if examples else math.nan for name, value in sums.items()}
         metrics["average_loss"] = metrics["loss"]
         metrics.update(self._model.own_metrics())
         # Results of a user's test_step: those after the last batch, as in Keras.

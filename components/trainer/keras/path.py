@@ -136,7 +136,7 @@ class _Task:
             lambda: step_of(tf.train.latest_checkpoint(self._folder)),
             settings.task if settings.table else None,
         )
-        declared.require()
+        declared.require(*filter(None, [declared.weight]))
         return declared
 
     def _maker(self, section: TrainerSection, trains: bool) -> ModelMaker:
@@ -151,7 +151,7 @@ class _Task:
     def _params(self) -> dict[str, Any]:
         settings = self._context.settings
         if not settings.table:
-            return {"num_classes": len(settings.label_names)}
+            return {"num_classes": len(settings.label_names), "label_names": settings.label_names}
         return table_params(self._declared, settings.task)
 
     def _make_evaluation(self) -> Evaluation:
@@ -257,6 +257,7 @@ class _Task:
         maker = self._maker(self._section.undivided, trains=False)
         # With a new Transform layer: Keras saves a layer with the inputs of its first call, and in training the layer
         # is called with labels as well.
+        settings = dataclasses.replace(settings, label_names=tuple(self._params["label_names"]))
         export_model(maker, checkpoint, self._declare(), settings, folder)
         export.check(folder)
         export.adopt(folder, path_utils.serving_model_dir(exports))
