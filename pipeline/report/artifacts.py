@@ -33,6 +33,8 @@ class Output:
 
 # (component, name of the output) -> artifact.
 Outputs = Mapping[tuple[str, str], Output]
+# The node that reads images.
+EXAMPLE_GEN = "TfdsExampleGen"
 # A service's prefix for a custom property that has the same name as one of the type.
 _CUSTOM = "custom:"
 
@@ -99,7 +101,7 @@ def need(outputs: Outputs, node: str, name: str) -> Output:
 
 def need_examples(outputs: Outputs) -> Output:
     """Returns the examples that a run read: images, or rows of a table."""
-    node = next((node for node, name in outputs if name == "examples"), "TfdsExampleGen")
+    node = next((node for node, name in outputs if name == "examples"), EXAMPLE_GEN)
     return need(outputs, node, "examples")
 
 

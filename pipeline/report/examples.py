@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.data.features import IMAGE, LABEL
-from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need, need_examples, read_task
+from tfx_estimator.pipeline.report.artifacts import EXAMPLE_GEN, Output, Outputs, need_examples, read_task
 from tfx_estimator.pipeline.report.page import LeftOutError
 
 # Limits for each split: examples whose labels are counted, and evenly spread ones of these whose pixels are.
@@ -103,11 +103,14 @@ class Statistics:
 def open_data(outputs: Outputs) -> DataSet:
     """Finds the examples of a run; raises LeftOutError if some were deleted, or are not of classes."""
     examples = need_examples(outputs)
-    if table := read_task(need(outputs, "Trainer", "model")):
+    model = outputs.get(("Trainer", "model"))
+    if model and (task := read_task(model)):
         # Imported late: it imports TensorFlow Transform.
         from tfx_estimator.pipeline.report.rows import open_rows
 
-        return open_rows(outputs, examples, table)
+        return open_rows(outputs, examples, task)
+    if (EXAMPLE_GEN, "examples") not in outputs:
+        raise LeftOutError("The examples are rows of a table, and this run has no model that was trained on them.")
     shape, names = examples.read_json("image_shape"), examples.read_json("label_names")
     if not shape or not names:
         raise LeftOutError("The examples are not images with one class each.")
