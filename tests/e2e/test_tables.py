@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.e2e.conftest import Workdir
 from tests.examples import copy_example
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.user_data.embedded_tables import place_of
 
@@ -185,6 +185,22 @@ def test_a_preset_of_an_embedded_table_is_blessed_and_then_cached(tmp_path, pres
     Path(place_of(preset)).unlink()
     workdir.run(preset, cwd=tmp_path)
     assert {state for node, state in workdir.states(preset).items() if node != "BaselineResolver"} == {"cached"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_paths_of_a_table_are_compared_row_by_row(tmp_path):
+    words = ("compare", "cancer", "--vary", "trainer.path=estimator,keras", "--workdir", str(tmp_path))
+    run_python("-m", "tfx_estimator", *words, timeout=580)
+    (file,) = tmp_path.rglob("compare.json")
+    found = json.loads(file.read_text())
+    one, other = found["candidates"].values()
+    assert one["parameters"] == other["parameters"]
+    assert min(one["accuracy"]["value"], other["accuracy"]["value"]) >= 0.95
+    (pair,) = found["pairs"].values()
+    assert (found["examples"], pair["agreement"] >= 0.95) == (198, True)
+    # Cells of a row on which they disagree.
+    assert pair["agreement"] == 1 or "mean_area: " in file.with_suffix(".html").read_text()
 
 
 @pytest.mark.long

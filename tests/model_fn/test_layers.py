@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import PooledConv2D, StatelessDropout, SynchronizedBatchNormalization, dropout_keys
+from tfx_estimator.model_fn.user_models.keras_model import identifying_feature
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 RANDOM = np.random.default_rng(11)
@@ -139,3 +140,14 @@ def test_dropout_passes_a_mask_on():
     found = model(tf.constant([[3, 5, 0]]))
     rows = model.layers[0].get_weights()[0]
     np.testing.assert_allclose(found, [(rows[3] + rows[5]) / 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_dropout_differs_by_the_rows_of_a_table(columns):
+    random = np.random.default_rng(1)
+    features = {f"x{number}": tf.constant(random.normal(size=32), tf.float32) for number in range(columns)}
+    features["word"] = tf.zeros([32, 1], tf.int64)
+    with dropout_keys(identifying_feature(features), 1, tf.constant(0)):
+        left = StatelessDropout(0.5)(tf.ones([32, 64]), training=True).numpy()
+    assert len(np.unique(left, axis=0)) == 32
+    assert abs((left > 0).mean() - 0.5) <= 0.05

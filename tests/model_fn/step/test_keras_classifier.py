@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.drivers import make_execute
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.step.head import Head
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -83,3 +84,29 @@ def test_steps_in_a_graph_equal_eager_steps_with_a_tape():
     # All but the unused one were trained.
     changed = [bool(np.abs(before - after).max() > 1e-4) for before, after in zip(first, graph)]
     assert changed.count(False) == 1
+
+
+def test_weights_multiply_the_losses_and_are_no_input_of_the_network():
+    class Sum(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(1)
+
+        def call(self, inputs):
+            return self.dense(tf.concat(list(inputs.values()), axis=1))
+
+    columns = {name: tf.constant([[1.0], [2.0]]) for name in ("a", "b")}
+    network = Sum()
+    network(columns)
+    section = TrainerSection(train_steps=1, global_batch_size=2, optimizer={"name": "sgd", "learning_rate": 0.5})
+    classifier = KerasClassifier(network, section, head=Head(True, mean=4.0, deviation=2.0, weight="w"))
+    classifier.compile(optimizer=DeclaredOptimizer(section.optimizer, 1))
+    labels = tf.constant([5.0, 3.0])
+    batch = ({**columns, "w": tf.constant([[3.0], [0.5]])}, labels)
+    losses = ((labels - 4) / 2 - network(columns)[:, 0]) ** 2
+    weighted = float(tf.reduce_sum(losses * [3.0, 0.5]))
+    measured = classifier.test_step(batch)
+    assert {name: float(each) for name, each in measured.items()} == pytest.approx({"loss": weighted, "examples": 3.5})
+    np.testing.assert_allclose(classifier.answers(columns, ())["predictions"], network(columns) * 2 + 4, rtol=1e-6)
+    values = classifier.train_step(batch)
+    assert {name: float(each) for name, each in values.items()} == pytest.approx({"loss": weighted / 2})
