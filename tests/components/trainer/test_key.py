@@ -30,7 +30,7 @@ ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.user_input")
 # model, and must not retrain one.
 OPERATIONAL = {
     "tfx_estimator.components",
-    *(f"tfx_estimator.components.{name}" for name in ("execution", "files", "read_files", "served_outputs")),
+    *(f"tfx_estimator.components.{name}" for name in ("execution", "files", "read_files", "records", "served_outputs")),
     "tfx_estimator.data.sources.files",
     "tfx_estimator.model_fn.bridge.written",
     TRAINER,
