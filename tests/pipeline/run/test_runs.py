@@ -14,8 +14,8 @@ from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
 from tests.pipeline import making
-from tfx_estimator.components import baseline_resolver
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.config.task import COMPARABLE
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.run import removal
@@ -200,7 +200,6 @@ def test_all_runs_are_removed_that_nothing_needs(work, tmp_path, monkeypatch, cl
 
 
 def test_the_latest_blessed_model_of_each_kind_is_kept(work, cli, tmp_path) -> None:
-    assert removal.COMPARABLE == baseline_resolver._PROPERTY
     runs = []
     for place, kind in enumerate(("digits", "digits", "mnist")):
         work.word = tmp_path / f"word{place}"
@@ -211,7 +210,7 @@ def test_the_latest_blessed_model_of_each_kind_is_kept(work, cli, tmp_path) -> N
     blessing = store.put_artifact_type(kind)
     models = [each for each in making.artifacts(work.folders.metadata) if "/Making/" in each.uri]
     for model, comparable in zip(models, ("digits", "digits", "mnist")):
-        model.custom_properties[removal.COMPARABLE].string_value = comparable
+        model.custom_properties[COMPARABLE].string_value = comparable
         made = metadata_store_pb2.Artifact(type_id=blessing, state=LIVE, uri="")
         made.custom_properties["blessed"].int_value = 1
         made.custom_properties["current_model_id"].int_value = model.id
