@@ -42,6 +42,13 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
     return outputs | (_standardised(numbers) if numbers else {})
 
 
+def categories_of(schema: Any) -> dict[str, int]:
+    """Returns the number of categories of each feature that has them, by Transform's schema of its outputs."""
+    domains = {each.name: each.int_domain for each in schema.feature if each.int_domain.is_categorical}
+    # Unknown words may be -1: the last category is theirs.
+    return {name: int(domain.max) + 1 + (domain.min < 0) for name, domain in domains.items()}
+
+
 def _standardised(numbers: dict[str, _Feature]) -> dict[str, tf.Tensor]:
     """Returns the columns less their means, over their deviations: all as one, or a table of many takes minutes."""
     matrix = tf.sparse.concat(1, [_sparse(values) for values in numbers.values()])

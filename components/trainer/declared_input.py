@@ -15,6 +15,7 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx_estimator.components.records import read_records
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.data.table_preprocessing import categories_of
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.task import REGRESSION, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -93,10 +94,7 @@ def table_params(declared: DeclaredInput, task: Task) -> dict[str, Any]:
 
     Transform writes the categories of vocabularies and buckets into its schema.
     """
-    features = declared.transform_output.transformed_metadata.schema.feature
-    domains = {each.name: each.int_domain for each in features if each.int_domain.is_categorical}
-    # Unknown words may be -1: the last category is theirs.
-    sizes = {name: int(domain.max) + 1 + (domain.min < 0) for name, domain in domains.items()}
+    sizes = categories_of(declared.transform_output.transformed_metadata.schema)
     classes = task.width or sizes.get(declared.label, 0)
     if not classes:
         raise UserCodeError(

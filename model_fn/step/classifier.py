@@ -61,6 +61,7 @@ def make_model_fn(
         trains = mode == ModeKeys.TRAIN
         use(params.get("precision", FLOAT32), trains)
         serves = mode == ModeKeys.PREDICT
+        head = Head.of(params)
         labels = labels if serves else flat(labels)
         division = None if serves or divided is None or is_whole() else divide(divided, features, params, trains)
         # Keras draws initial weights' seeds from its own generator, which RunConfig's tf_random_seed does not set.
@@ -70,19 +71,19 @@ def make_model_fn(
 
         def call(features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
             with explained(features):
-                logits = logits_of(model, Head.of(params).inputs(features), training, division, params["num_classes"])
+                logits = logits_of(model, head.inputs(features), training, division, params["num_classes"])
             if division:
                 division.check(model)
             return logits
 
         if trains:
-            spec = _train(model, call, features, labels, params, division)
+            spec = _train(model, call, features, labels, params, division, head)
             if given:
                 given.begin(model)
             return spec
         if serves:
-            return _predict(Head.of(params).answers(call(features), params.get("label_names", ())))
-        return _evaluate(Head.of(params), call(features), features, labels)
+            return _predict(head.answers(call(features), params.get("label_names", ())))
+        return _evaluate(head, call(features), features, labels)
 
     def build(params: dict[str, Any], trains: bool) -> tf.keras.Model:
         """Calls the user's function."""
@@ -120,10 +121,10 @@ def _train(
     labels: tf.Tensor,
     params: dict[str, Any],
     division: Optional[Division],
+    head: Head,
 ) -> tf.estimator.EstimatorSpec:
     section = Optimizer.parse_obj(params["optimizer"])
     scale = LossScale() if params.get("precision") == FLOAT16 else None
-    head = Head.of(params)
     optimizer = DeclaredOptimizer(section, params["train_steps"], params.get("gradient_compression", NONE), scale)
     optimizer.iterations = tf.compat.v1.train.get_or_create_global_step()
     rate = optimizer.learning_rate(optimizer.iterations)

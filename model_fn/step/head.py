@@ -13,8 +13,6 @@ from tfx_estimator.pipeline.config.task import REGRESSION
 
 # The served output of a regression, as that of TensorFlow's canned Estimators.
 _PREDICTIONS = "predictions"
-
-
 # 16-bit dtypes of logits seen by this process.
 HALVES: set[str] = set()
 

@@ -71,7 +71,7 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
         ("data.split_by", not case.data.csv or not case.data.table().patterns, "rows that are shared out"),
         ("trainer.label_smoothing", not is_number, "classes"),
         ("trainer.class_weights", not is_number, "classes"),
-        (f"{_OPTIMIZER}.weight_decay", not is_canned, "networks: those of built-in models are on the Keras paths"),
+        (f"{_OPTIMIZER}.weight_decay", not is_canned, "networks, as the built-in models are on the Keras paths"),
         ("data.version", not case.reading or case.reading.layout == TFDS, "TFDS data sets, and these are files"),
         ("tune.hyperband", tune is None or tune.strategy == HYPERBAND, "the strategy hyperband"),
     )

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from tfx_estimator.data.table_preprocessing import categories_of
 from tfx_estimator.pipeline.config.task import BINARY, REGRESSION, Task
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
 from tfx_estimator.pipeline.report.examples import DataSet, Shown, files_of
@@ -59,11 +60,9 @@ def open_rows(outputs: Outputs, examples: Output, task: Task) -> Rows:
     if task.kind == REGRESSION:
         raise LeftOutError("A regression predicts no classes: this page has its metrics and slices.")
     graph = need(outputs, "Transform", "transform_graph").uri
-    names = list(task.names)
-    if not names:
-        schema = tft.TFTransformOutput(graph).transformed_metadata.schema
-        most = [int(each.int_domain.max) for each in schema.feature if each.name == task.label]
-        names = [str(label) for label in range(most[0] + 1)] if most and most[0] > 0 else []
+    # As the Trainer counts them.
+    sizes = {} if task.names else categories_of(tft.TFTransformOutput(graph).transformed_metadata.schema)
+    names = list(task.names) or [str(label) for label in range(sizes.get(task.label, 0))]
     if not names:
         raise LeftOutError(f"How many classes the label {task.label} has is not known.")
     title = f"a table with the label {task.label}"

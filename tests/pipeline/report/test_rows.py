@@ -51,6 +51,11 @@ def test_classes_that_only_transform_knows_are_numbered_and_a_number_has_none():
     def own(inputs):
         return {"grade": tft.compute_and_apply_vocabulary(inputs["grade"], num_oov_buckets=1)}
 
-    assert open_data(_outputs(Task("classes", "grade", preprocessed=True), own)).names == ["0", "1", "2"]
+    def without_unknown(inputs):
+        return {"grade": tft.compute_and_apply_vocabulary(inputs["grade"])}
+
+    # Unknown words have a class, of the model too, where they are numbered and where they are -1.
+    for preprocessing in (own, without_unknown):
+        assert open_data(_outputs(Task("classes", "grade", preprocessed=True), preprocessing)).names == ["0", "1", "2"]
     with pytest.raises(LeftOutError, match="regression"):
         open_data(_outputs(Task(REGRESSION, "age", preprocessed=True), preprocessing_fn))
