@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 from tfx.components import CsvExampleGen
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.proto import example_gen_pb2
-from tfx.types import Channel
+from tfx.proto.range_config_pb2 import RangeConfig, StaticRange
+from tfx.types import BaseChannel, Channel
+from tfx.types.channel import union
 
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
@@ -18,7 +21,7 @@ from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.data import DataSection, Table
 from tfx_estimator.pipeline.config.table import is_here, read_declared, task
 from tfx_estimator.pipeline.config.task import CLASSES, Task
 
@@ -34,7 +37,7 @@ class Ingested:
     """
 
     nodes: tuple[Any, ...]
-    examples: Channel
+    examples: BaseChannel
     schema: Channel
     task: Task
     image_shape: tuple[int, int, int] = (0, 0, 0)
@@ -97,6 +100,31 @@ def _images(declaration: Declaration) -> Ingested:
 
 def _table(declaration: Declaration, kept: str) -> Ingested:
     data, table = declaration.data, declaration.data.table()
+    # One node a day, by its name: a day that has been read stays in the cache. A service reads its newest day.
+    days = [*([] if table.before is None else [table.before]), *table.spans] if kept else []
+    read = [_read(data, table, day) for day in days or [None]]
+    described = [StatisticsGen(examples=each.outputs["examples"]) for each in read]
+    for node, day in zip(described, days):
+        node.with_id(f"StatisticsGen.{day}")
+    first = -len(table.spans) if days else 0
+    schema = SchemaGen(
+        statistics=_all([each.outputs["statistics"] for each in described[first:]]),
+        declared=data.schema,
+        kept=kept,
+        label=data.label,
+        has_days=bool(days),
+    )
+    validator = ExampleValidator(
+        statistics=_all([each.outputs["statistics"] for each in described]),
+        schema=schema.outputs["schema"],
+        declared=data.schema,
+        days=len(table.spans) if days else None,
+    )
+    examples = _all([each.outputs["examples"] for each in read[first:]])
+    return Ingested((*read, *described, schema, validator), examples, schema.outputs["schema"], task(declaration))
+
+
+def _read(data: DataSection, table: Table, day: Optional[int]) -> CsvExampleGen:
     split, shares = example_gen_pb2.Input.Split, example_gen_pb2.SplitConfig
     patterns = table.patterns or {"single_split": table.pattern}
     read = example_gen_pb2.Input(splits=[split(name=name, pattern=pattern) for name, pattern in patterns.items()])
@@ -106,13 +134,16 @@ def _table(declaration: Declaration, kept: str) -> Ingested:
             partition_feature_name=data.split_by,
         )
     )
-    example_gen = CsvExampleGen(
-        input_base=table.folder, input_config=read, output_config=None if table.patterns else written
+    only = None if day is None else StaticRange(start_span_number=day, end_span_number=day)
+    node = CsvExampleGen(
+        input_base=table.folder,
+        input_config=read,
+        output_config=None if table.patterns else written,
+        range_config=only and RangeConfig(static_range=only),
     )
-    examples = example_gen.outputs["examples"]
-    statistics = StatisticsGen(examples=examples)
-    schema = SchemaGen(statistics=statistics.outputs["statistics"], declared=data.schema, kept=kept, label=data.label)
-    validator = ExampleValidator(
-        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], declared=data.schema
-    )
-    return Ingested((example_gen, statistics, schema, validator), examples, schema.outputs["schema"], task(declaration))
+    return node if day is None else node.with_id(f"CsvExampleGen.{day}")
+
+
+def _all(channels: Sequence[Channel]) -> BaseChannel:
+    """Returns one channel of the artifacts of several."""
+    return channels[0] if len(channels) == 1 else union(channels)

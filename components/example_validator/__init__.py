@@ -21,6 +21,7 @@ class ImageExampleValidatorSpec(standard_component_specs.ExampleValidatorSpec):
         **standard_component_specs.ExampleValidatorSpec.PARAMETERS,
         executor.IMAGE_BYTES_KEY: component_spec.ExecutionParameter(type=int, optional=True),
         executor.DECLARED_KEY: component_spec.ExecutionParameter(type=str, optional=True),
+        executor.DAYS_KEY: component_spec.ExecutionParameter(type=int, optional=True),
     }
 
 
@@ -40,6 +41,8 @@ class ExampleValidator(base_component.BaseComponent):
         schema: Channel of ImageSchemaGen's `schema`, or SchemaGen's.
         image_bytes: Length of every image: height * width * channels; None for a table.
         declared: The user's own schema, for messages.
+        days: Of statistics of days, how many are checked, up to the newest one; each is compared with the day before.
+            None checks the only ones.
     """
 
     SPEC_CLASS = ImageExampleValidatorSpec
@@ -51,6 +54,7 @@ class ExampleValidator(base_component.BaseComponent):
         schema: types.BaseChannel,
         image_bytes: Optional[int] = None,
         declared: Optional[str] = None,
+        days: Optional[int] = None,
     ) -> None:
         spec = ImageExampleValidatorSpec(
             statistics=statistics,
@@ -59,5 +63,6 @@ class ExampleValidator(base_component.BaseComponent):
             anomalies=types.Channel(type=standard_artifacts.ExampleAnomalies),
             image_bytes=image_bytes,
             declared=declared,
+            days=days,
         )
         super().__init__(spec=spec)

@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, schema_pb2, statistics_pb2
 from tfx.components.example_validator import executor as tfx_executor
 from tfx.components.example_validator import labels
+from tfx.components.statistics_gen import stats_artifact_utils
 from tfx.dsl.io import fileio
 from tfx.proto.orchestration import execution_result_pb2
 from tfx.types import artifact_utils, standard_component_specs
@@ -17,12 +19,12 @@ from tfx.utils import io_utils, writer_utils
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.schema_gen.executor import common, filled, find
+from tfx_estimator.components.schema_gen.executor import common, filled, find, in_order
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DataValidationError
 from tfx_estimator.pipeline.user_data.schema import is_checked, way_out
 
-IMAGE_BYTES_KEY, DECLARED_KEY = "image_bytes", "declared"
+IMAGE_BYTES_KEY, DECLARED_KEY, DAYS_KEY = "image_bytes", "declared", "days"
 
 
 class Executor(tfx_executor.Executor):
@@ -44,7 +46,13 @@ class Executor(tfx_executor.Executor):
         declared = exec_properties.get(DECLARED_KEY)
         kept = "" if declared else read_files.copy_of(schema)
         is_new = kept != "" and not fileio.exists(kept)
-        output = super().Do(input_dict, output_dict, exec_properties)
+        days = in_order(input_dict[standard_component_specs.STATISTICS_KEY])
+        checked = exec_properties.get(DAYS_KEY) or 1
+        # The anomalies of the newest day are the ones that stay.
+        for before, day in list(zip([None, *days], days))[-checked:]:
+            self._before, self._day = before, f" of day {day.span}" if DAYS_KEY in exec_properties else ""
+            inputs = {**input_dict, standard_component_specs.STATISTICS_KEY: [day]}
+            output = super().Do(inputs, output_dict, exec_properties)
         if self._found:
             raise DataValidationError(
                 f"the examples have {len(self._found)} anomalies:\n  - " + "\n  - ".join(self._found),
@@ -66,14 +74,23 @@ class Executor(tfx_executor.Executor):
         anomalies = super()._Validate(inputs, outputs)
         (statistics,) = inputs[standard_component_specs.STATISTICS_KEY].datasets
         folder = outputs[labels.SCHEMA_DIFF_PATH]
+        split = os.path.basename(os.path.normpath(folder)).removeprefix("Split-")
+        place = os.path.join(folder, tfx_executor.DEFAULT_FILE_NAME)
+        if self._before is not None and split in artifact_utils.decode_split_names(self._before.split_names):
+            # TFX compares with no other day.
+            anomalies = tfdv.validate_statistics(
+                inputs[standard_component_specs.STATISTICS_KEY],
+                inputs[standard_component_specs.SCHEMA_KEY],
+                previous_statistics=stats_artifact_utils.load_statistics(self._before, split).proto(),
+            )
+            writer_utils.write_anomalies(place, anomalies)
         if self._image_bytes:
             found = _check_lengths(statistics, self._image_bytes, anomalies)
         else:
             found = _check_empty(statistics, inputs[standard_component_specs.SCHEMA_KEY], anomalies)
         if found:
-            writer_utils.write_anomalies(os.path.join(folder, tfx_executor.DEFAULT_FILE_NAME), anomalies)
-        split = os.path.basename(os.path.normpath(folder)).removeprefix("Split-")
-        self._found += (f"split {split!r}, {line}" for line in _lines(anomalies, statistics, not self._image_bytes))
+            writer_utils.write_anomalies(place, anomalies)
+        self._found += (f"split {split!r}{self._day}, {line}" for line in _lines(anomalies, statistics, not self._image_bytes))
         return anomalies
 
 

@@ -20,6 +20,7 @@ class TableSchemaGenSpec(component_spec.ComponentSpec):
         executor.DECLARED_KEY: component_spec.ExecutionParameter(type=str),
         executor.KEPT_KEY: component_spec.ExecutionParameter(type=str),
         executor.LABEL_KEY: component_spec.ExecutionParameter(type=str),
+        executor.HAS_DAYS_KEY: component_spec.ExecutionParameter(type=int, optional=True),
         standard_component_specs.INFER_FEATURE_SHAPE_KEY: component_spec.ExecutionParameter(type=int),
         standard_component_specs.EXCLUDE_SPLITS_KEY: component_spec.ExecutionParameter(type=str),
     }
@@ -38,23 +39,32 @@ class SchemaGen(base_component.BaseComponent):
     Inputs: `statistics`. Outputs: `schema`.
 
     Args:
-        statistics: Channel of StatisticsGen's `statistics`, of rows with one value or none in each column.
+        statistics: Channel of StatisticsGen's `statistics`, of rows with one value or none in each column; of days, one
+            artifact each.
         declared: The user's own schema.
         kept: Where the inferred schema is kept.
         label: A column that takes no new words, and no empty cells.
+        has_days: The rows of other days are compared with those of the day before: an inferred schema says how far a
+            column may drift.
     """
 
     SPEC_CLASS = TableSchemaGenSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(executor.Executor)
 
     def __init__(
-        self, statistics: types.BaseChannel, declared: Optional[str] = None, kept: str = "", label: Optional[str] = None
+        self,
+        statistics: types.BaseChannel,
+        declared: Optional[str] = None,
+        kept: str = "",
+        label: Optional[str] = None,
+        has_days: bool = False,
     ) -> None:
         spec = TableSchemaGenSpec(
             statistics=statistics,
             declared=declared or "",
             kept=kept,
             label=label or "",
+            has_days=int(has_days) or None,
             # Without shapes: a column may lack values on another day.
             infer_feature_shape=0,
             exclude_splits="[]",

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Optional
 
+import tensorflow_data_validation as tfdv
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx.components.schema_gen import executor as tfx_executor
@@ -20,9 +21,11 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.pipeline.user_data.csv_file import DATE
 from tfx_estimator.pipeline.user_data.schema import read_schema
 
-DECLARED_KEY, KEPT_KEY, LABEL_KEY = "declared", "kept", "label"
+DECLARED_KEY, KEPT_KEY, LABEL_KEY, HAS_DAYS_KEY = "declared", "kept", "label", "has_days"
 # Of the rows of a split on another day, so many may have new words, and so many more empty cells.
 NEW_WORDS, MORE_EMPTY = 0.05, 0.1
+# From one day to the next, a word's share of the rows; of numbers, the Jensen-Shannon divergence, in bits.
+DRIFT = 0.1
 _HEAD = """\
 # The columns of this pipeline's table, as the first run inferred them. Later runs check their rows against this file.
 # Edit it (https://www.tensorflow.org/tfx/data_validation/get_started), or remove it to have it inferred anew.
@@ -42,15 +45,18 @@ class Executor(tfx_executor.Executor):
                 text = file.read()
             read_schema(text, place)
         else:
-            super().Do(input_dict, output_dict, exec_properties)
-            statistics = artifact_utils.get_single_instance(input_dict["statistics"])
-            splits = [
-                stats_artifact_utils.load_statistics(statistics, split).proto().datasets[0]
-                for split in artifact_utils.decode_split_names(statistics.split_names)
-            ]
+            days = in_order(input_dict["statistics"])
+            super().Do({**input_dict, "statistics": days[:1]}, output_dict, exec_properties)
             with fileio.open(path) as file:
                 inferred = text_format.Parse(file.read(), schema_pb2.Schema())
+            statistics = [_load(day) for day in days]
+            for day in statistics[1:]:
+                for split in day.values():
+                    inferred = tfdv.update_schema(inferred, split, infer_feature_shape=False)
+            splits = [split.datasets[0] for day in statistics for split in day.values()]
             give_room(inferred, splits, exec_properties[LABEL_KEY])
+            if exec_properties.get(HAS_DAYS_KEY):
+                watch_drift(inferred, statistics)
             text = _HEAD + text_format.MessageToString(inferred)
         fileio.makedirs(schema.uri)
         write_whole(path, text)
@@ -78,6 +84,47 @@ def give_room(schema: schema_pb2.Schema, splits: Sequence[statistics_pb2.Dataset
         if feature.WhichOneof("domain_info") in ("domain", "string_domain"):
             least = 0 if _is_open(max(splits, key=lambda each: each.num_examples), feature.name) else 1 - NEW_WORDS
             feature.distribution_constraints.min_domain_mass = least
+
+
+def watch_drift(schema: schema_pb2.Schema, days: Sequence[dict[str, statistics_pb2.DatasetFeatureStatisticsList]]) -> None:
+    """Adds how far a column may drift from one day to the next: twice what it did on the given days, at least DRIFT.
+
+    Source: https://www.tensorflow.org/tfx/data_validation/get_started#checking_data_skew_and_drift.
+    """
+    for feature in schema.feature:
+        is_word = feature.type == schema_pb2.BYTES
+        comparator = feature.drift_comparator
+        norm = comparator.infinity_norm if is_word else comparator.jensen_shannon_divergence
+        norm.threshold = 0.0
+    seen: dict[str, float] = {}
+    for before, day in zip(days, days[1:]):
+        for split in day.keys() & before.keys():
+            found = tfdv.validate_statistics(day[split], schema, previous_statistics=before[split])
+            for each in found.drift_skew_info:
+                values = [measured.value for measured in each.drift_measurements]
+                name = ".".join(each.path.step)
+                seen[name] = max([seen.get(name, 0.0), *values])
+    largest = max((split for day in days for split in day.values()), key=lambda split: split.datasets[0].num_examples)
+    for feature in schema.feature:
+        limit = max(DRIFT, 2 * seen.get(feature.name, 0.0))
+        # A column of dates is another one each day.
+        if limit >= 1 or (feature.type == schema_pb2.BYTES and _is_open(largest.datasets[0], feature.name)):
+            feature.ClearField("drift_comparator")
+        elif feature.type == schema_pb2.BYTES:
+            feature.drift_comparator.infinity_norm.threshold = round(limit, 3)
+        else:
+            feature.drift_comparator.jensen_shannon_divergence.threshold = round(limit, 3)
+
+
+def in_order(statistics: Sequence[Any]) -> list[Any]:
+    """Returns the artifacts of statistics in the order of their days."""
+    return sorted(statistics, key=lambda each: each.span)
+
+
+def _load(statistics: Any) -> dict[str, statistics_pb2.DatasetFeatureStatisticsList]:
+    """Returns the statistics of a day, by split."""
+    names = artifact_utils.decode_split_names(statistics.split_names)
+    return {name: stats_artifact_utils.load_statistics(statistics, name).proto() for name in names}
 
 
 def filled(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> float:

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 from tfx.components.transform import executor, labels
 from tfx.dsl.io import fileio
-from tfx.types import standard_component_specs
+from tfx.types import standard_artifacts, standard_component_specs
 
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
@@ -43,7 +43,8 @@ class Executor(executor.Executor):
         """See `executor.Executor.Do`."""
         own = read_files.folders_of(input_dict, output_dict)
         with retrying_renames(), batches_of_equal_bytes():
-            opened.noting(super().Do, input_dict, output_dict, exec_properties, own=own)
+            with one_output(input_dict, output_dict) as outputs:
+                opened.noting(super().Do, input_dict, outputs, exec_properties, own=own)
         if (json.loads(exec_properties.get(labels.CUSTOM_CONFIG) or "null") or {}).get(PLAIN):
             for examples in output_dict[standard_component_specs.TRANSFORMED_EXAMPLES_KEY]:
                 _decompress(examples.uri)
@@ -56,6 +57,28 @@ class Executor(executor.Executor):
         if dotted := inputs.get(labels.PREPROCESSING_FN):
             inputs = {**inputs, labels.PREPROCESSING_FN: loader.import_name(dotted)}
         return checked(super()._GetPreprocessingFn(inputs, outputs))
+
+
+@contextlib.contextmanager
+def one_output(input_dict: Artifacts, output_dict: Artifacts) -> Iterator[Artifacts]:
+    """Gives TFX's executor an output for each input, of a day; then puts their files into the one that there is."""
+    key, days = standard_component_specs.TRANSFORMED_EXAMPLES_KEY, input_dict[standard_component_specs.EXAMPLES_KEY]
+    if len(days) == 1 or key not in output_dict:
+        yield output_dict
+        return
+    (examples,) = output_dict[key]
+    outputs = []
+    for number in range(len(days)):
+        outputs.append(standard_artifacts.Examples())
+        outputs[-1].uri = os.path.join(examples.uri, f"day-{number}")
+    yield {**output_dict, key: outputs}
+    for number, output in enumerate(outputs):
+        for path in fileio.glob(os.path.join(output.uri, "*", "*")):
+            split, name = os.path.split(os.path.relpath(path, output.uri))
+            fileio.makedirs(os.path.join(examples.uri, split))
+            fileio.rename(path, os.path.join(examples.uri, split, f"{number:04}-{name}"))
+        fileio.rmtree(output.uri)
+    examples.split_names = outputs[0].split_names
 
 
 def _decompress(folder: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import os
@@ -14,6 +15,7 @@ from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
 from tfx_estimator.pipeline.user_data.embedded_tables import place_of
 from tfx_estimator.pipeline.user_data.names import by_role
+from tfx_estimator.pipeline.user_data.spans import find_spans, has_spans, join_patterns
 
 _SHARDS = 8
 # TFX's default.
@@ -62,12 +64,16 @@ class Table:
         pattern: The files in it.
         buckets: Split -> its share of the rows, chosen by hash; empty if splits are files of their own.
         patterns: Split -> its files in the folder; empty if the rows are shared out.
+        spans: The days to train on, in their order; empty if the files are not of days, or not on this machine.
+        before: The day before these, if there is one.
     """
 
     folder: str
     pattern: str
     buckets: dict[str, int]
     patterns: dict[str, str]
+    spans: tuple[int, ...] = ()
+    before: Optional[int] = None
 
     @classmethod
     def of(cls, csv: str, splits: Splits) -> Table:
@@ -81,7 +87,42 @@ class Table:
             given = dict(_BUCKETS)
         buckets = {name: each for name, each in given.items() if isinstance(each, int)}
         patterns = {name: each for name, each in given.items() if isinstance(each, str)}
+        if has_spans(pattern) and patterns:
+            # The splits of each day.
+            patterns = {name: os.path.join(pattern, each) for name, each in patterns.items()}
+        elif has_spans(pattern) and not pattern.lower().endswith(".csv"):
+            pattern = os.path.join(pattern, "*.csv")
         return cls(folder.rstrip("/") or "/", pattern, buckets, patterns)
+
+    @property
+    def has_spans(self) -> bool:
+        """True if the files are of days."""
+        return any(map(has_spans, (*self.patterns.values(), self.pattern)))
+
+    def with_spans(self, last: int) -> Table:
+        """Returns the table with its last days."""
+        read = list(self.patterns.values()) or [self.pattern]
+        # A day has files of each split.
+        found = sorted(set.intersection(*({*find_spans(self.folder, each)} for each in read)))
+        spans = found[-last:]
+        before = found[-last - 1] if len(found) > last else None
+        return dataclasses.replace(self, spans=tuple(spans), before=before)
+
+    def read(self) -> tuple[str, dict[str, str]]:
+        """Returns what `read_table` takes: the pattern of the files, or the folder and the patterns of the splits."""
+        if not self.patterns:
+            return os.path.join(self.folder, self._of_spans(self.pattern)), {}
+        return self.folder, {name: self._of_spans(each) for name, each in self.patterns.items()}
+
+    def _of_spans(self, pattern: str) -> str:
+        found = find_spans(self.folder, pattern) if self.spans else {}
+        return join_patterns(pattern, [found[span] for span in self.spans]) if found else pattern
+
+
+class Spans(Section):
+    """Which days of `data.csv` to train on."""
+
+    last: int = number(1, 1, 1000, "the number of days, up to the newest one")
 
 
 class DataSection(Section):
@@ -109,9 +150,10 @@ class DataSection(Section):
     )
     csv: Optional[str] = Field(
         None,
-        "in place of `dataset`, a table of features: a CSV file, a folder of them, a pattern such as days/*.csv, "
-        "or `cancer` or `diabetes` (embedded)",
+        "in place of `dataset`, a table of features: a CSV file, a folder of them, a pattern such as days/*.csv or, "
+        "with a folder for each day, day-{SPAN}/*.csv or {YYYY}-{MM}-{DD}/*.csv; or `cancer` or `diabetes` (embedded)",
     )
+    spans: Spans = inner()
     schema: Optional[str] = Field(None, "schema of `csv`, a schema.pbtxt; null infers one, and keeps it for later runs")
     label: Optional[str] = Field(None, "of `csv`: the column to predict, or the feature that the preprocessing makes")
     weight: Optional[str] = Field(
@@ -126,7 +168,8 @@ class DataSection(Section):
 
     def table(self) -> Table:
         """Returns the files and splits of `csv`; writes the file of an embedded table, unless it is there."""
-        return Table.of(place_of(self.csv or ""), self.splits)
+        table = Table.of(place_of(self.csv or ""), self.splits)
+        return table.with_spans(self.spans.last) if table.has_spans else table
 
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split for so many readers, each with its own files."""

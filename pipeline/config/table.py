@@ -28,11 +28,10 @@ def read_declared(data: DataSection) -> TableReading:
     Raises:
         DataError: It cannot be read, or TFX would read it wrongly.
     """
-    table, label = data.table(), data.label or ""
-    place = table.folder if table.patterns else os.path.join(table.folder, table.pattern)
-    reading = read_table(place, table.patterns)
+    (place, by_split), label = data.table().read(), data.label or ""
+    reading = read_table(place, by_split)
     # The preprocessing may make the label.
-    return read_table(place, table.patterns, label) if reading.column(label) else reading
+    return read_table(place, by_split, label) if reading.column(label) else reading
 
 
 def check_kept(data: DataSection, place: str) -> None:

@@ -24,6 +24,7 @@ from tfx_estimator.pipeline.user_data.csv_file import FLOAT, INT, CsvFile, read_
 from tfx_estimator.pipeline.user_data.names import SUFFIXES, entries, is_visible
 from tfx_estimator.pipeline.user_data.read import PATHS
 from tfx_estimator.pipeline.user_data.reading import listed
+from tfx_estimator.pipeline.user_data.spans import split_pattern
 from tfx_estimator.pipeline.user_data.table_checks import Cells, find_doubts, refuse_kinds, refuse_label
 
 # The most that is read of all files.
@@ -195,6 +196,8 @@ def _match(pattern: str) -> list[Path]:
     """Returns what CsvExampleGen reads for a pattern: hidden files as well."""
     if os.path.exists(pattern):
         return [Path(pattern)]
+    if len(days := split_pattern(pattern)) > 1:
+        return [path for day in days for path in _match(day)]
     folder, last = os.path.split(pattern)
     folders = filter(os.path.isdir, glob.glob(folder or os.curdir))
     return sorted(Path(each, name) for each in folders for name in fnmatch.filter(os.listdir(each), last))
