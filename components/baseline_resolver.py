@@ -16,7 +16,7 @@ from tfx_estimator.components.inventory import damage
 from tfx_estimator.components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES, TEST
 from tfx_estimator.pipeline.config.task import COMPARABLE
 
-__all__ = ["DROPPED", "ITSELF", "BaselineStrategy", "why_no_baseline", "write_comparable"]
+__all__ = ["DROPPED", "ITSELF", "BaselineStrategy", "data_of", "why_no_baseline", "write_comparable"]
 
 CANDIDATE = "candidate"
 # Property of an evaluation: why it has no baseline although a model was found.
@@ -103,6 +103,12 @@ def comparable(model: types.Artifact, candidate: types.Artifact) -> bool:
     """Returns True if a model still exists, and has the candidate's data set and outputs."""
     same = model.get_string_custom_property(COMPARABLE) == candidate.get_string_custom_property(COMPARABLE)
     return same and fileio.exists(path_utils.serving_model_dir(model.uri))
+
+
+def data_of(properties: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns what a model was trained on, from its custom properties in ML Metadata: of a table, its `Task`."""
+    text = properties[COMPARABLE].string_value if COMPARABLE in properties else ""
+    return json.loads(text)["data"] if text else []
 
 
 def _comparable_of(model: types.Artifact) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.transform.executor import PLAIN, TF1
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.pipeline.blessed_training import find_blessed
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.ingestion import ingest
@@ -100,8 +101,13 @@ def create_pipeline(
     # No training on invalid examples.
     transform_graph.add_upstream_node(ingested.nodes[-1])
 
+    blessed = None
+    if trainer.warm_start and trainer.warm_start.blessed:
+        days = declaration.data.table().spans
+        blessed = find_blessed(folders.metadata, declaration.name, dataclasses.asdict(task), days[-1])
     # Other weights in the same file result in another model.
-    weights = [trainer.warm_start.fingerprint()] if trainer.warm_start else []
+    begins = blessed.weights if blessed else trainer.warm_start
+    weights = [begins.fingerprint()] if begins and begins.prefix else []
     # Shared by the Tuner's trials and the Trainer.
     training = {
         "examples": transform_graph.outputs["transformed_examples"] if ingested.is_table else examples,
@@ -123,6 +129,9 @@ def create_pipeline(
             files=read_files.hashes(trainer.files),
             rerun=rerun,
             table=dataclasses.asdict(task) if ingested.is_table else {},
+            goes_on={"checkpoint": blessed.weights.prefix, "transform_graph": blessed.transform_graph}
+            if blessed
+            else {},
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None

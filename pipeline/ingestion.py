@@ -14,6 +14,7 @@ from tfx.proto.range_config_pb2 import RangeConfig, StaticRange
 from tfx.types import BaseChannel, Channel
 from tfx.types.channel import union
 
+from tfx_estimator.components.day_statistics_gen import DayStatisticsGen
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.schema_gen import SchemaGen
@@ -103,7 +104,8 @@ def _table(declaration: Declaration, kept: str) -> Ingested:
     # One node a day, by its name: a day that has been read stays in the cache. A service reads its newest day.
     days = [*([] if table.before is None else [table.before]), *table.spans] if kept else []
     read = [_read(data, table, day) for day in days or [None]]
-    described = [StatisticsGen(examples=each.outputs["examples"]) for each in read]
+    describe = DayStatisticsGen if days else StatisticsGen
+    described = [describe(examples=each.outputs["examples"]) for each in read]
     for node, day in zip(described, days):
         node.with_id(f"StatisticsGen.{day}")
     first = -len(table.spans) if days else 0

@@ -90,7 +90,9 @@ class Executor(tfx_executor.Executor):
             found = _check_empty(statistics, inputs[standard_component_specs.SCHEMA_KEY], anomalies)
         if found:
             writer_utils.write_anomalies(place, anomalies)
-        self._found += (f"split {split!r}{self._day}, {line}" for line in _lines(anomalies, statistics, not self._image_bytes))
+        self._found += (
+            f"split {split!r}{self._day}, {line}" for line in _lines(anomalies, statistics, not self._image_bytes)
+        )
         return anomalies
 
 

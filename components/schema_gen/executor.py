@@ -86,7 +86,9 @@ def give_room(schema: schema_pb2.Schema, splits: Sequence[statistics_pb2.Dataset
             feature.distribution_constraints.min_domain_mass = least
 
 
-def watch_drift(schema: schema_pb2.Schema, days: Sequence[dict[str, statistics_pb2.DatasetFeatureStatisticsList]]) -> None:
+def watch_drift(
+    schema: schema_pb2.Schema, days: Sequence[dict[str, statistics_pb2.DatasetFeatureStatisticsList]]
+) -> None:
     """Adds how far a column may drift from one day to the next: twice what it did on the given days, at least DRIFT.
 
     Source: https://www.tensorflow.org/tfx/data_validation/get_started#checking_data_skew_and_drift.

@@ -6,10 +6,11 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Iterator
-from typing import Any, Optional
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tfx.dsl.components.base import base_executor
+from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components import read_files
@@ -30,13 +31,13 @@ from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.training_claim import only_job
+from tfx_estimator.model_fn.user_models.vocabularies import carry, read_vocabularies
 from tfx_estimator.pipeline.base.ending import scratch
-from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Devices
 from tfx_estimator.pipeline.config.known import expand
-from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 
@@ -79,7 +80,8 @@ class Executor(base_executor.BaseExecutor):
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties, declared, root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
         with only_job(folder.base, bool(root)) as check_claim:
-            _prepare(folder, model_run.uri, job, settings)
+            graph = input_dict.get(standard_component_specs.TRANSFORM_GRAPH_KEY, [])
+            _prepare(folder, model_run.uri, job, settings, graph[0].uri if graph else "")
             scratch.note(scratch.TRAINING_FOLDER, folder.uri)
             write_declaration(job.training_dir, declared)
             with logs_folder(job.training_dir) as logs, _errors_without_declaration(settings):
@@ -126,7 +128,9 @@ def _warn_of_idle_gpus(devices: Devices) -> None:
         )
 
 
-def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:
+def _prepare(
+    folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings, transform_graph: str
+) -> None:
     """Makes the training folder, and logs whether training resumes an earlier one of another length."""
     place = resolve(os.environ)
     if place is not None and place.task.type != CHIEF:
@@ -135,7 +139,7 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
         return
     # A run_fn manages its own checkpoints.
     takes_over = job.path != RUN_FN
-    begin = functools.partial(_resume, folder.uri, settings.section.warm_start)
+    begin = functools.partial(_resume, folder.uri, settings, transform_graph)
     earlier = training_folder.prepare(
         folder, model_run_uri, job.exports_dir, takes_over, begin, "Trainer" in settings.rerun
     )
@@ -165,14 +169,37 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
         logger.warning(f"a learning rate that your code makes of the number of steps is cut at step {step}")
 
 
-def _resume(training_dir: str, warm_start: Optional[WarmStart]) -> None:
-    """Copies the checkpoint to resume from, if declared, into a training folder without one."""
-    # If it is missing, each task reports that.
-    if warm_start is None or not (warm_start.resume and warm_start.prefix):
+def _resume(training_dir: str, settings: Settings, transform_graph: str) -> None:
+    """Copies the checkpoint to go on from, if declared, into a training folder without one."""
+    warm_start = settings.section.warm_start
+    if warm_start is None or checkpoints.last_step(training_dir) is not None:
         return
-    if checkpoints.last_step(training_dir) is None:
+    # If it is missing, each task reports that.
+    if warm_start.resume and warm_start.prefix:
         checkpoints.adopt(warm_start.prefix, training_dir)
         logger.info(f"training resumes from {warm_start.prefix}")
+    if warm_start.blessed and not settings.goes_on:
+        logger.info("training begins with initial weights: no earlier day has a blessed model of these columns")
+    elif warm_start.blessed:
+        _go_on(training_dir, transform_graph, settings, warm_start.vocabularies or {})
+
+
+def _go_on(training_dir: str, transform_graph: str, settings: Settings, declared: Mapping[str, Sequence[str]]) -> None:
+    """Begins with the weights and slots of the latest blessed model of an earlier day."""
+    label = settings.task.label
+    earlier, today = map(read_vocabularies, (settings.goes_on["transform_graph"], transform_graph))
+    if label in earlier and earlier[label] != today.get(label):
+        raise UserCodeError(
+            f"the classes of the label {label} are others than on the earlier day, or in another order",
+            expected="the same vocabulary of the label each day",
+            todo="number the label by a fixed list, or remove trainer.warm_start",
+        )
+    draft = os.path.join(training_dir, "earlier", "model.ckpt-0")
+    carried = carry(settings.goes_on["checkpoint"], draft, earlier, today, declared)
+    checkpoints.adopt(draft, training_dir)
+    fileio.rmtree(os.path.dirname(draft))
+    words = "; ".join(f"{name}: {count:,} new words" for name, count in carried.new.items())
+    logger.info(f"training goes on from {settings.goes_on['checkpoint']}{f', {words}' if words else ''}")
 
 
 def _sets_learning_rate(target: str) -> bool:

@@ -64,6 +64,8 @@ class Settings:
         files: Hashes of `trainer.files`.
         rerun: Components that resume nothing.
         table: Of a table of features, the fields of its `Task`.
+        goes_on: Of a table of days, the `checkpoint` to go on from, and the `transform_graph` that it was trained with;
+            empty if training begins with initial weights.
     """
 
     start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)
@@ -80,6 +82,7 @@ class Settings:
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     rerun: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
     table: dict[str, Any] = dataclasses.field(default_factory=dict)
+    goes_on: dict[str, str] = dataclasses.field(default_factory=dict, metadata=_OPERATIONAL)
 
     @property
     def task(self) -> Task:

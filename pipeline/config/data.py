@@ -114,6 +114,13 @@ class Table:
             return os.path.join(self.folder, self._of_spans(self.pattern)), {}
         return self.folder, {name: self._of_spans(each) for name, each in self.patterns.items()}
 
+    @property
+    def days(self) -> str:
+        """The first day's files and the last one's, in a few words; empty if the files are not of days."""
+        pattern = next(iter(self.patterns.values()), self.pattern)
+        found = find_spans(self.folder, pattern) if self.spans else {}
+        return " to ".join(dict.fromkeys(found[span] for span in (*self.spans[:1], *self.spans[-1:])))
+
     def _of_spans(self, pattern: str) -> str:
         found = find_spans(self.folder, pattern) if self.spans else {}
         return join_patterns(pattern, [found[span] for span in self.spans]) if found else pattern

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Optional
+from typing import Literal, Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section
 
@@ -18,10 +18,20 @@ _BLOCK = 2**20
 
 
 class WarmStart(Section):
-    """Weights of another training. Exactly one of `checkpoint` and `model`."""
+    """Weights of another training. Exactly one of `checkpoint`, `model` and `blessed`."""
 
     checkpoint: Optional[str] = Field(None, "a checkpoint's path without .index, or a folder, for its latest")
     model: Optional[str] = Field(None, "a SavedModel, a run's model, or a folder of pushed models, for its newest")
+    blessed: Optional[Literal["latest"]] = Field(
+        None,
+        "of a table of days: the training of the latest blessed model of an earlier day, with its slots, from step 0; "
+        "each word has its own weights, whatever its place in the vocabulary",
+    )
+    vocabularies: Optional[dict[str, tuple[str, ...]]] = Field(
+        None,
+        "with `blessed`, by vocabulary: the variables with a row a word, by patterns of their names; those with the "
+        "vocabulary's name in theirs are known",
+    )
     exclude: tuple[str, ...] = Field((), "variables to initialize anew, by patterns of their names: ['logits/*']")
     resume: bool = Field(False, "resume at the checkpoint's step, with the optimizer's slots")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import re
@@ -56,8 +57,11 @@ def add_outputs(results: Summary, outputs: Outputs) -> None:
     """Adds the components' results to a summary, which has their states already."""
     if examples := outputs.get((EXAMPLE_GEN, "examples")):
         _read_examples(results, examples)
-    elif not results.examples and (statistics := outputs.get((_STATISTICS, "statistics"))):
-        results.examples = dict(_count(statistics))
+    elif not results.examples and (statistics := statistics_of(outputs, results.days)):
+        counts = collections.Counter[str]()
+        for each in statistics:
+            counts.update(dict(_count(each)))
+        results.examples = dict(counts)
         results.evaluated_split = next(reversed(results.examples), "")
     if tuned := outputs.get(("Tuner", "tuner_results")):
         results.tuning = read_tuning(tuned.uri)
@@ -110,6 +114,13 @@ def _read_examples(results: Summary, examples: Output) -> None:
     for split in examples.read_json("split_names") or ():
         results.examples[split] = int(properties.get(num_examples(split), 0))
         results.evaluated_split = split  # the last one: `test` if declared
+
+
+def statistics_of(outputs: Outputs, days: int) -> list[Output]:
+    """Returns the statistics of a table's rows: of days, those of the last ones, in their order."""
+    found = {node: made for (node, key), made in outputs.items() if key == "statistics"}
+    by_day = {int(node.partition(".")[2] or 0): each for node, each in found.items() if node.startswith(_STATISTICS)}
+    return [by_day[day] for day in sorted(by_day)][-max(days, 1) :]
 
 
 def _count(statistics: Output) -> Iterator[tuple[str, int]]:

@@ -58,6 +58,7 @@ class Summary:
     notes: Sequence[str] = ()  # on the declaration, and on the batches of the user's input_fn
     examples: dict[str, int] = field(default_factory=dict)  # number by split
     dataset: str = ""
+    days: int = 0  # trained on, of a table of days
     accuracy: Optional[float] = None  # the Evaluator's, overall; likewise the loss
     loss: Optional[float] = None
     evaluated: int = 0  # number of examples that the Evaluator read

@@ -41,9 +41,13 @@ def find_spans(folder: str, pattern: str) -> dict[int, str]:
         if match is None or span is None:
             continue
         version = int(match[tokens.index("VERSION") + 1]) if "VERSION" in tokens else 0
-        values = iter(match.groups())
-        newest[span] = max(newest.get(span, (-1, "")), (version, _TOKEN.sub(lambda _: next(values), pattern)))
+        newest[span] = max(newest.get(span, (-1, "")), (version, _fill(pattern, match.groups())))
     return {span: newest[span][1] for span in sorted(newest)}
+
+
+def _fill(pattern: str, values: Sequence[str]) -> str:
+    left = iter(values)
+    return _TOKEN.sub(lambda _: next(left), pattern)
 
 
 def _to_regex(pattern: str) -> str:
@@ -73,10 +77,18 @@ def join_patterns(pattern: str, days: Iterable[str]) -> str:
     tokens = [*_TOKEN.finditer(pattern)]
     head, tail = tokens[0].start(), len(pattern) - tokens[-1].end()
     middles = [day[head : len(day) - tail] for day in days]
-    return pattern[:head] + (middles[0] if len(middles) == 1 else f"{{{','.join(middles)}}}") + pattern[len(pattern) - tail :]
+    return (
+        pattern[:head]
+        + (middles[0] if len(middles) == 1 else f"{{{','.join(middles)}}}")
+        + pattern[len(pattern) - tail :]
+    )
 
 
 def split_pattern(pattern: str) -> Sequence[str]:
     """Returns the patterns of `join_patterns`, one a day; else the pattern itself."""
     match = _GROUP.search(pattern)
-    return [pattern[: match.start()] + each + pattern[match.end() :] for each in match[1].split(",")] if match else [pattern]
+    return (
+        [pattern[: match.start()] + each + pattern[match.end() :] for each in match[1].split(",")]
+        if match
+        else [pattern]
+    )

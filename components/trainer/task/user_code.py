@@ -145,6 +145,9 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
     if not (task.trains or task.type == DRY_RUN):
         return None
     begins = context.settings.section.warm_start
+    if begins is not None and begins.blessed:
+        # The training folder has its checkpoint already.
+        return None
     if begins is not None and not begins.prefix:
         raise UserCodeError(
             f"trainer.warm_start: no weights are in {begins.checkpoint or begins.model}",

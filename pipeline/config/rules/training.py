@@ -155,10 +155,12 @@ KEPT = given(
 
 def _warm_start(case: Case) -> Any:
     section = case.trainer.warm_start
-    named = [key for key in ("checkpoint", "model") if getattr(section, key) is not None]
+    named = [key for key in ("checkpoint", "model", "blessed") if getattr(section, key) is not None]
     if len(named) != 1:
-        why = "checkpoint and model are both given" if named else "none of the two is given"
-        return {"key": "", "why": why, "fit": "exactly one of checkpoint and model", "fix": "name one"}
+        why = f"{' and '.join(named)} are given" if named else "none of the three is given"
+        return {"key": "", "why": why, "fit": "exactly one of checkpoint, model and blessed", "fix": "name one"}
+    if named == ["blessed"]:
+        return None
     key, value = f".{named[0]}", getattr(section, named[0])
     if not section.prefix:
         why = "no weights are there" if os.path.lexists(value) else "there is no such file or folder"
@@ -175,6 +177,31 @@ WARM_START = given(
         "trainer.distribution.train.variable_partitioner",
         lambda case: case.train.variable_partitioner is not None,
         "a warm start does not read weights into sharded variables",
+    ),
+    *given(
+        lambda case: case.trainer.warm_start.blessed,
+        Rule(
+            f"{_WARM}.blessed",
+            lambda case: not (case.data.csv and case.data.table().has_spans),
+            "the data are not of days: no earlier one has a model",
+            "name the files of each day, data.csv: day-{SPAN}/*.csv; or name a model or a checkpoint",
+        ),
+        Rule(
+            f"{_WARM}.blessed",
+            lambda case: case.target,
+            "a service's steps keep no record of this machine's runs",
+            "name a model; or run it on this machine",
+        ),
+        conflict(f"{_WARM}.blessed", "tune", lambda case: case.tune is not None, "trials begin with initial weights"),
+        *(
+            conflict(
+                f"{_WARM}.blessed", f"{_WARM}.{key}", lambda case, key=key: getattr(case.trainer.warm_start, key), why
+            )
+            for key, why in (
+                ("resume", "a new day begins at step 0"),
+                ("exclude", "the optimizer's slots belong to the weights"),
+            )
+        ),
     ),
     *given(
         lambda case: case.trainer.warm_start.resume,

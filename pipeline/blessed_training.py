@@ -1,0 +1,77 @@
+"""The training that today's goes on from: of the latest blessed model of an earlier day."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ml_metadata.proto import metadata_store_pb2
+
+from tfx_estimator.components.baseline_resolver import data_of
+from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.report.artifacts import open_store
+
+_DONE = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
+_INPUT, _OUTPUT = metadata_store_pb2.Event.INPUT, metadata_store_pb2.Event.OUTPUT
+
+
+@dataclass(frozen=True)
+class BlessedTraining:
+    """A training whose model was blessed.
+
+    Args:
+        weights: Its newest checkpoint.
+        transform_graph: The graph whose vocabularies it was trained with.
+        day: The newest day that it was trained on, as TFX numbers it.
+    """
+
+    weights: WarmStart
+    transform_graph: str
+    day: int
+
+
+def find_blessed(database: str, name: str, table: Mapping[str, Any], before: int) -> Optional[BlessedTraining]:
+    """Finds the latest one among the runs of a pipeline.
+
+    Args:
+        database: That of ML Metadata; there may be none yet.
+        name: The pipeline's name.
+        table: The fields of the table's `Task`: a model of other classes has other outputs.
+        before: The newest day of this run: a day that is run again goes on from the same training as at first.
+    """
+    if not os.path.exists(database):
+        return None
+    store = open_store(database)
+    context = store.get_context_by_type_and_name("node", f"{name}.Evaluator")
+    executions = store.get_executions_by_context(context.id) if context else []
+    for evaluated in sorted((each.id for each in executions if each.last_known_state in _DONE), reverse=True):
+        found = _artifacts(store, evaluated)
+        if not any(each.custom_properties["blessed"].int_value for each in found.get((_OUTPUT, "blessing"), ())):
+            continue
+        (model,) = found[_INPUT, "model"]
+        day = max(each.custom_properties["span"].int_value for each in found[_INPUT, "examples"])
+        if day >= before or data_of(model.custom_properties) != json.loads(json.dumps([table])):
+            continue
+        trained = min(
+            each.execution_id for each in store.get_events_by_artifact_ids([model.id]) if each.type == _OUTPUT
+        )
+        made = _artifacts(store, trained)
+        weights = WarmStart(checkpoint=made[_OUTPUT, "model_run"][0].uri)
+        graph = made[_INPUT, "transform_graph"][0].uri
+        # Its files may have been removed.
+        if weights.prefix and os.path.isdir(graph):
+            return BlessedTraining(weights, graph, day)
+    return None
+
+
+def _artifacts(store: Any, execution: int) -> dict[tuple[int, str], list[Any]]:
+    """Returns the artifacts of an execution, by direction and name."""
+    events = store.get_events_by_execution_ids([execution])
+    artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in events])}
+    found: dict[tuple[int, str], list[Any]] = {}
+    for event in events:
+        found.setdefault((event.type, event.path.steps[0].key), []).append(artifacts[event.artifact_id])
+    return found
