@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -89,7 +90,7 @@ def give_room(schema: schema_pb2.Schema, splits: Sequence[statistics_pb2.Dataset
 def watch_drift(
     schema: schema_pb2.Schema, days: Sequence[dict[str, statistics_pb2.DatasetFeatureStatisticsList]]
 ) -> None:
-    """Adds how far a column may drift from one day to the next: twice what it did on the given days, at least DRIFT.
+    """Adds how far a column may drift from a day to the next: twice what it did, at least DRIFT, or chance in few rows.
 
     Source: https://www.tensorflow.org/tfx/data_validation/get_started#checking_data_skew_and_drift.
     """
@@ -99,16 +100,18 @@ def watch_drift(
         norm = comparator.infinity_norm if is_word else comparator.jensen_shannon_divergence
         norm.threshold = 0.0
     seen: dict[str, float] = {}
-    for before, day in zip(days, days[1:]):
+    for before, day in itertools.pairwise(days):
         for split in day.keys() & before.keys():
             found = tfdv.validate_statistics(day[split], schema, previous_statistics=before[split])
             for each in found.drift_skew_info:
                 values = [measured.value for measured in each.drift_measurements]
                 name = ".".join(each.path.step)
                 seen[name] = max([seen.get(name, 0.0), *values])
+    fewest = min(split.datasets[0].num_examples for day in days for split in day.values())
+    least = max(DRIFT, 4 * math.sqrt(1 / (2 * fewest)))
     largest = max((split for day in days for split in day.values()), key=lambda split: split.datasets[0].num_examples)
     for feature in schema.feature:
-        limit = max(DRIFT, 2 * seen.get(feature.name, 0.0))
+        limit = max(least, 2 * seen.get(feature.name, 0.0))
         # A column of dates is another one each day.
         if limit >= 1 or (feature.type == schema_pb2.BYTES and _is_open(largest.datasets[0], feature.name)):
             feature.ClearField("drift_comparator")

@@ -34,7 +34,7 @@ from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.model_fn.user_models.vocabularies import carry, read_vocabularies
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Devices
 from tfx_estimator.pipeline.config.known import expand
@@ -179,7 +179,8 @@ def _resume(training_dir: str, settings: Settings, transform_graph: str) -> None
         checkpoints.adopt(warm_start.prefix, training_dir)
         logger.info(f"training resumes from {warm_start.prefix}")
     if warm_start.blessed and not settings.goes_on:
-        logger.info("training begins with initial weights: no earlier day has a blessed model of these columns")
+        text = "training begins with initial weights: no earlier day has a blessed model of this label"
+        logger.info(text, extra=STAYS)
     elif warm_start.blessed:
         _go_on(training_dir, transform_graph, settings, warm_start.vocabularies or {})
 
@@ -198,8 +199,9 @@ def _go_on(training_dir: str, transform_graph: str, settings: Settings, declared
     carried = carry(settings.goes_on["checkpoint"], draft, earlier, today, declared)
     checkpoints.adopt(draft, training_dir)
     fileio.rmtree(os.path.dirname(draft))
-    words = "; ".join(f"{name}: {count:,} new words" for name, count in carried.new.items())
-    logger.info(f"training goes on from {settings.goes_on['checkpoint']}{f', {words}' if words else ''}")
+    new = ", ".join(f"{count:,} of {name}" for name, count in carried.new.items() if count)
+    text = f"training goes on from {settings.goes_on['checkpoint']}" + (f"; new words: {new}" if new else "")
+    logger.info(text, extra=STAYS)
 
 
 def _sets_learning_rate(target: str) -> bool:

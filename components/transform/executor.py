@@ -42,9 +42,8 @@ class Executor(executor.Executor):
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """See `executor.Executor.Do`."""
         own = read_files.folders_of(input_dict, output_dict)
-        with retrying_renames(), batches_of_equal_bytes():
-            with one_output(input_dict, output_dict) as outputs:
-                opened.noting(super().Do, input_dict, outputs, exec_properties, own=own)
+        with retrying_renames(), batches_of_equal_bytes(), one_output(input_dict, output_dict) as outputs:
+            opened.noting(super().Do, input_dict, outputs, exec_properties, own=own)
         if (json.loads(exec_properties.get(labels.CUSTOM_CONFIG) or "null") or {}).get(PLAIN):
             for examples in output_dict[standard_component_specs.TRANSFORMED_EXAMPLES_KEY]:
                 _decompress(examples.uri)

@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # The step, of a graph and of a Keras optimizer, and what an early stopping has left.
-_BEGINS_ANEW = re.compile(r"(^|/)(global_step|iter|iterations|save_counter|STOP)(/\.ATTRIBUTES/VARIABLE_VALUE)?$")
+_BEGINS_ANEW = re.compile(r"(^|/)(global_step|_?iter(ations?)?|save_counter|STOP)(/\.ATTRIBUTES/VARIABLE_VALUE)?$")
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,12 @@ def carry(
     for key, value in tensors.items():
         if _BEGINS_ANEW.search(key):
             tensors[key] = np.zeros_like(value)
-        elif name := _vocabulary_of(names.get(key, key), changed, old, declared):
-            # A table of buckets of its own has other rows.
-            if np.ndim(value) and len(value) >= len(old[name].words):
-                tensors[key] = _moved(value, old[name], new[name])
-                carried.moved.setdefault(name, []).append(names.get(key, key))
+            continue
+        name = _vocabulary_of(names.get(key, key), changed, old, declared)
+        # A table of buckets of its own has other rows.
+        if name and np.ndim(value) and len(value) >= len(old[name].words):
+            tensors[key] = _moved(value, old[name], new[name])
+            carried.moved.setdefault(name, []).append(names.get(key, key))
     for name in changed:
         if name not in carried.moved and declared.get(name) != ():
             raise UserCodeError(
@@ -141,7 +142,7 @@ def _vocabulary_of(
 
 
 def _named_after(variable: str, names: Sequence[str]) -> str:
-    """Returns the longest name that stands in a variable's: `shop` in linear_model/shop/weights, or deep_shop/kernel."""
+    """Returns the longest name that stands in a variable's: `shop` in linear_model/shop/weights, or deep_shop/rows."""
     is_held = (name for name in names if re.search(rf"(^|[/_.]){re.escape(name)}([/_.:]|$)", variable))
     return max(is_held, key=len, default="")
 

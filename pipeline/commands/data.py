@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     section, name = _section(args.source)
     if section.csv:
         kept = "" if section.schema or is_address(args.workdir) else PipelineFolders(args.workdir, name).schema
-        for line in _describe_table(section.csv, section.label, kept):
+        for line in _describe_table(section.csv, section.label, kept, section.table().read()):
             say(line)
         return 0
     found = read(section.dataset, section.splits.names())
@@ -140,7 +140,9 @@ def _describe(source: ImageSource, declared: bool) -> Iterator[str]:
     yield f"  {splits}"
 
 
-def _describe_table(csv: str, declared: Optional[str] = None, kept: str = "") -> Iterator[str]:
+def _describe_table(
+    csv: str, declared: Optional[str] = None, kept: str = "", read: Optional[tuple[str, dict[str, str]]] = None
+) -> Iterator[str]:
     from tfx_estimator.pipeline.config.task import task_of
     from tfx_estimator.pipeline.config.yaml_text import inline
     from tfx_estimator.pipeline.user_data.embedded_tables import place_of
@@ -148,7 +150,8 @@ def _describe_table(csv: str, declared: Optional[str] = None, kept: str = "") ->
     from tfx_estimator.pipeline.user_data.schema import compare_kept
     from tfx_estimator.pipeline.user_data.table import read_table
 
-    found = read_table(place := place_of(csv))
+    place, by_split = read or (place_of(csv), {})
+    found = read_table(place, by_split)
     names = [column.name for column in found.columns]
     label = found.column(declared or "") or _guess_label(found)
     files = "" if len(found.files) == 1 else f" of {len(found.files):,} files"
@@ -165,7 +168,7 @@ def _describe_table(csv: str, declared: Optional[str] = None, kept: str = "") ->
         yield one_line(f"  schema: {kept}")
         yield from (one_line(f"  note: unlike in the schema, {each}") for each in compare_kept(kept, found))
     # What is wrong with the label is told below the columns.
-    for note in (read_table(place, label=label.name) if label else found).notes():
+    for note in (read_table(place, by_split, label.name) if label else found).notes():
         yield f"  note: {note}"
     if label and (task := task_of(label)):
         yield one_line(f"  the label {label.name} asks for: {task}")

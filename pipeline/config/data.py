@@ -90,7 +90,8 @@ class Table:
         if has_spans(pattern) and patterns:
             # The splits of each day.
             patterns = {name: os.path.join(pattern, each) for name, each in patterns.items()}
-        elif has_spans(pattern) and not pattern.lower().endswith(".csv"):
+        elif has_spans(pattern) and not re.search(r"[*?\[.][^/]*$", pattern):
+            # A folder.
             pattern = os.path.join(pattern, "*.csv")
         return cls(folder.rstrip("/") or "/", pattern, buckets, patterns)
 

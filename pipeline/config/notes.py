@@ -68,6 +68,7 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
         ("serving", trainer.module_file is None, "models whose export is built in, and a module file brings its own"),
         *((f"data.{key}", not case.data.csv, "data sets of images") for key in _OF_IMAGES),
         *((f"data.{key}", case.data.csv, "tables, data.csv") for key in _OF_TABLES),
+        ("data.spans", not case.data.csv or case.data.table().has_spans, "days, data.csv: day-{SPAN}/*.csv"),
         ("data.split_by", not case.data.csv or not case.data.table().patterns, "rows that are shared out"),
         ("trainer.label_smoothing", not is_number, "classes"),
         ("trainer.class_weights", not is_number, "classes"),

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DataError
-from tfx_estimator.pipeline.config.data import DataSection, Splits
+from tfx_estimator.pipeline.config.data import DataSection, Splits, Table
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task, task_of
 from tfx_estimator.pipeline.user_data import schema
+from tfx_estimator.pipeline.user_data.spans import wrong_tokens
 from tfx_estimator.pipeline.user_data.table import TableReading, read_table, scan_label
 
 _BY_SCHEMA = expand("transform.preprocessing_fn", "by_schema")
@@ -94,7 +95,11 @@ def check_table(case: Case) -> Iterator[Problem]:
     data, reading = case.data, case.table
     if data.dataset:
         yield Problem("data.dataset", "data.csv is declared, too", "one of the two", "remove one", value=data.dataset)
-    if isinstance(reading, DataError):
+    if wrong := _wrong_days(data.table()):
+        fit = "one {SPAN}, or one {YYYY}, {MM} and {DD}; and {VERSION} of days that are written again"
+        todo = "see https://www.tensorflow.org/tfx/guide/examplegen#span"
+        yield Problem("data.csv", wrong, fit, todo, value=data.csv)
+    elif isinstance(reading, DataError):
         yield Problem("data.csv", reading.what, reading.expected, reading.todo, value=data.csv)
     elif not data.label:
         yield Problem("data.label", "this key is missing", "the column to predict", "name it: label: COLUMN")
@@ -106,9 +111,17 @@ def check_table(case: Case) -> Iterator[Problem]:
         what = "a table that is not on this machine is not read here"
         yield Problem("data.csv", what, "data.schema and data.task", "declare both", value=data.csv)
     yield from _splits(data.splits)
+    if data.spans.last > 1 and (case.target or not is_here(data)):
+        what = "the days of a table that is not on this machine are not known here: a step reads the newest one"
+        yield Problem("data.spans.last", what, "1", "leave it out", value=str(data.spans.last))
     if case.evaluator.min_accuracy and isinstance(reading, TableReading) and task_of_label(data, reading) == REGRESSION:
         todo = "remove it; or add to evaluator.metrics: {name: MeanAbsoluteError, threshold: {upper: VALUE}}"
         yield Problem("evaluator.min_accuracy", "a regression has no accuracy", "", todo)
+
+
+def _wrong_days(table: Table) -> str:
+    patterns = table.patterns.values() or [table.pattern]
+    return next(filter(None, map(wrong_tokens, patterns)), "") if table.has_spans else ""
 
 
 def _columns(data: DataSection, reading: TableReading, is_built_in: bool) -> Iterator[Problem]:

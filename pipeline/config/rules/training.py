@@ -8,6 +8,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.known import PARAMS_OF_TABLES, SHORT_NAMES, TABLE_NAMES
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given, of_strategy
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -184,13 +185,13 @@ WARM_START = given(
             f"{_WARM}.blessed",
             lambda case: not (case.data.csv and case.data.table().has_spans),
             "the data are not of days: no earlier one has a model",
-            "name the files of each day, data.csv: day-{SPAN}/*.csv; or name a model or a checkpoint",
+            "name the files of each day, data.csv: day-{{SPAN}}/*.csv; or name a model or a checkpoint",
         ),
         Rule(
             f"{_WARM}.blessed",
-            lambda case: case.target,
-            "a service's steps keep no record of this machine's runs",
-            "name a model; or run it on this machine",
+            lambda case: case.target or is_address(case.data.csv or ""),
+            "which days there are, and which models, is known of this machine's files and runs alone",
+            "name a model; or run it on this machine, on files that are here",
         ),
         conflict(f"{_WARM}.blessed", "tune", lambda case: case.tune is not None, "trials begin with initial weights"),
         *(
