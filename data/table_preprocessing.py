@@ -36,10 +36,7 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
         elif name == weight:
             outputs[name] = tf.cast(_dense(values, 1), tf.float32)
         elif values.dtype == tf.string:
-            # By its file, a later training finds each word's weights.
-            outputs[name] = tft.compute_and_apply_vocabulary(
-                _dense(values), top_k=_MOST_WORDS, num_oov_buckets=1, vocab_filename=name
-            )
+            outputs[name] = tft.compute_and_apply_vocabulary(_dense(values), top_k=_MOST_WORDS, num_oov_buckets=1)
         else:
             numbers[name] = values
     return outputs | (_standardised(numbers) if numbers else {})

@@ -19,11 +19,14 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
+from tfx_estimator.data.table_preprocessing import categories_of
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # The step, of a graph and of a Keras optimizer, and what an early stopping has left.
 _BEGINS_ANEW = re.compile(r"(^|/)(global_step|_?iter(ations?)?|save_counter|STOP)(/\.ATTRIBUTES/VARIABLE_VALUE)?$")
+# Of a vocabulary, so many words are given to a transform graph, and one that no data have.
+_ASKED, _NO_WORD, _NO_NUMBER = 1_000, b"\x01no word\x01", -(2**61)
 
 
 @dataclass(frozen=True)
@@ -53,25 +56,56 @@ class Carried:
 
 
 def read_vocabularies(transform_graph: str) -> dict[str, Vocabulary]:
-    """Reads the vocabularies of a transform graph, by the names of their files."""
+    """Reads the vocabularies of a transform graph, by the features that they number.
+
+    Which these are, the graph itself tells: given its words, a feature returns their places. One that no raw column
+    alone decides keeps the name of its file.
+    """
     output = tft.TFTransformOutput(transform_graph)
     place = os.path.join(transform_graph, output.TRANSFORMED_METADATA_DIR, output.ASSET_MAP)
     if not tf.io.gfile.exists(place):
         return {}
     with tf.io.gfile.GFile(place) as file:
-        names = json.load(file)
+        words = {name: tuple(output.vocabulary_by_name(name)) for name in json.load(file)}
+    sizes = categories_of(output.transformed_metadata.schema)
     found = {}
-    for name in names:
-        words = tuple(output.vocabulary_by_name(name))
-        domains = [
-            each.int_domain
-            for each in output.transformed_metadata.schema.feature
-            if each.int_domain.is_categorical
-            and _named_after(each.name, [name])
-            and each.int_domain.max + 1 >= len(words)
-        ]
-        found[name] = Vocabulary(words, max((each.max + 1 - len(words) for each in domains), default=0))
+    for name, features in _numbered(output, words).items():
+        for feature in features or [name]:
+            found[feature] = Vocabulary(words[name], max(0, sizes.get(feature, 0) - len(words[name])))
     return found
+
+
+def _numbered(output: tft.TFTransformOutput, words: Mapping[str, Sequence[bytes]]) -> dict[str, list[str]]:
+    """Returns the features that number each vocabulary's words."""
+    layer = output.transform_features_layer()
+    found: dict[str, list[str]] = {name: [] for name in words}
+    for column, spec in output.raw_feature_spec().items():
+        for name, known in words.items():
+            asked = [*known[:_ASKED], _NO_WORD]
+            if spec.dtype == tf.int64 and all(word.lstrip(b"-").isdigit() for word in known):
+                asked = [*map(int, known[:_ASKED]), _NO_NUMBER]
+            elif spec.dtype != tf.string:
+                continue
+            for feature, value in layer({column: _column(asked, spec)}).items():
+                value = tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+                places = value.numpy().ravel().tolist() if value.dtype.is_integer else []
+                is_numbered = places[:-1] == [*range(len(asked) - 1)] and not 0 <= places[-1] < len(known)
+                if len(places) == len(asked) and is_numbered and feature not in found[name]:
+                    found[name].append(feature)
+    return found
+
+
+def _column(values: Sequence[Any], spec: Any) -> Any:
+    """Returns a raw column with one value an example."""
+    column = tf.constant(values, spec.dtype)
+    if isinstance(spec, tf.io.VarLenFeature):
+        return _sparse(column)
+    return tf.reshape(column, [-1, *spec.shape])
+
+
+def _sparse(column: tf.Tensor) -> tf.SparseTensor:
+    rows = tf.range(tf.size(column, tf.int64))
+    return tf.SparseTensor(tf.stack([rows, tf.zeros_like(rows)], 1), column, [tf.size(column, tf.int64), 1])
 
 
 def carry(
@@ -88,7 +122,7 @@ def carry(
     Args:
         prefix: Path of the checkpoint: of an Estimator, or of the Keras paths.
         target: Path of the new one.
-        old: The vocabularies that the weights were trained with.
+        old: The vocabularies that the weights were trained with, by feature.
         new: Those that they are for.
         declared: Patterns of the variables' names, by vocabulary; of others, the variables that are named after it.
 
@@ -112,9 +146,9 @@ def carry(
     for name in changed:
         if name not in carried.moved and declared.get(name) != ():
             raise UserCodeError(
-                f"the words of the vocabulary {name} are others than on the earlier day, or in another order, and no "
+                f"the words of the feature {name} are others than on the earlier day, or in another order, and no "
                 "variable of the model is named after it",
-                expected="embeddings or weights with a row for each word, whose names hold the vocabulary's",
+                expected="embeddings or weights with a row for each word, whose names hold the feature's",
                 todo=f"name them: trainer.warm_start.vocabularies: {{{name}: ['*PATTERN*']}}; or [] if there are none",
             )
         carried.new[name] = len({*new[name].words} - {*old[name].words})

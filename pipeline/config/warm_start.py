@@ -29,8 +29,8 @@ class WarmStart(Section):
     )
     vocabularies: Optional[dict[str, tuple[str, ...]]] = Field(
         None,
-        "with `blessed`, by vocabulary: the variables with a row a word, by patterns of their names; those with the "
-        "vocabulary's name in theirs are known",
+        "with `blessed`, by feature: the variables with a row for each of its words, by patterns of their names; null "
+        "takes those with the feature's name in theirs",
     )
     exclude: tuple[str, ...] = Field((), "variables to initialize anew, by patterns of their names: ['logits/*']")
     resume: bool = Field(False, "resume at the checkpoint's step, with the optimizer's slots")

@@ -68,7 +68,7 @@ def test_a_table_with_room_keeps_its_length_and_without_places_for_others_a_new_
 def test_a_changed_vocabulary_without_a_variable_is_told_unless_none_is_declared(tmp_path):
     prefix = _save(f"{tmp_path}/a", table=_rows(1, 2), kind_buckets=_rows(5))
     old, new = {"kind": _of("ab", 0)}, {"kind": _of("ba", 0)}
-    with refused(UserCodeError, "vocabulary kind", todo="trainer.warm_start.vocabularies: {kind:"):
+    with refused(UserCodeError, "feature kind", todo="trainer.warm_start.vocabularies: {kind:"):
         carry(prefix, f"{tmp_path}/b", old, new, {})
     assert not tf.io.gfile.glob(f"{tmp_path}/b*")
     carry(prefix, f"{tmp_path}/b", old, new, {"kind": ()})
