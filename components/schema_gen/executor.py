@@ -100,25 +100,40 @@ def watch_drift(
         norm = comparator.infinity_norm if is_word else comparator.jensen_shannon_divergence
         norm.threshold = 0.0
     seen: dict[str, float] = {}
-    for before, day in itertools.pairwise(days):
-        for split in day.keys() & before.keys():
-            found = tfdv.validate_statistics(day[split], schema, previous_statistics=before[split])
-            for each in found.drift_skew_info:
-                values = [measured.value for measured in each.drift_measurements]
-                name = ".".join(each.path.step)
-                seen[name] = max([seen.get(name, 0.0), *values])
-    fewest = min(split.datasets[0].num_examples for day in days for split in day.values())
-    least = max(DRIFT, 4 * math.sqrt(1 / (2 * fewest)))
-    largest = max((split for day in days for split in day.values()), key=lambda split: split.datasets[0].num_examples)
+    # What chance does is seen between the splits of a day, too.
+    pairs = [
+        (before[name], day[name]) for before, day in itertools.pairwise(days) for name in day.keys() & before.keys()
+    ]
+    pairs += [pair for day in days for pair in itertools.pairwise(day.values())]
+    for before, now in pairs:
+        for each in tfdv.validate_statistics(now, schema, previous_statistics=before).drift_skew_info:
+            name = ".".join(each.path.step)
+            seen[name] = max([seen.get(name, 0.0), *(measured.value for measured in each.drift_measurements)])
+    splits = [split.datasets[0] for day in days for split in day.values()]
+    least = max(DRIFT, 4 * math.sqrt(1 / (2 * min(split.num_examples for split in splits))))
+    largest = max(splits, key=lambda split: split.num_examples)
     for feature in schema.feature:
-        limit = max(least, 2 * seen.get(feature.name, 0.0))
-        # A column of dates is another one each day.
-        if limit >= 1 or (feature.type == schema_pb2.BYTES and _is_open(largest.datasets[0], feature.name)):
+        limit, is_word = round(max(least, 2 * seen.get(feature.name, 0.0)), 3), feature.type == schema_pb2.BYTES
+        # A column of dates is another one each day; a divergence of long tails tells nothing.
+        is_other = _is_open(largest, feature.name) if is_word else _has_tail(largest, feature.name)
+        if limit >= 1 or is_other:
             feature.ClearField("drift_comparator")
-        elif feature.type == schema_pb2.BYTES:
-            feature.drift_comparator.infinity_norm.threshold = round(limit, 3)
+        elif is_word:
+            feature.drift_comparator.infinity_norm.threshold = limit
         else:
-            feature.drift_comparator.jensen_shannon_divergence.threshold = round(limit, 3)
+            feature.drift_comparator.jensen_shannon_divergence.threshold = limit
+
+
+def _has_tail(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> bool:
+    """Returns whether most values share one bucket of TFDV's ten equal ones.
+
+    Within it TFDV takes them for uniform: its divergence of two days is then that of their largest values.
+    """
+    feature = find(split, name)
+    kind = statistics_pb2.Histogram.STANDARD
+    found = [each for each in feature.num_stats.histograms if each.type == kind] if feature else []
+    counts = [bucket.sample_count for each in found for bucket in each.buckets]
+    return not counts or max(counts) > sum(counts) / 2
 
 
 def in_order(statistics: Sequence[Any]) -> list[Any]:

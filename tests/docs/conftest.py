@@ -38,7 +38,8 @@ def page(request: pytest.FixtureRequest) -> Page:
 @pytest.fixture
 def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the page's files and the data that it mentions."""
-    write_files(tmp_path, {**page.files, **dict.fromkeys(_DATA, ""), **_CONVERTED, "labels.csv": "image,label,split\n"})
+    tables = {"labels.csv": "image,label,split\n", "data/day-1/rows.csv": "shop,bought\na,1\nb,0\na,0\n"}
+    write_files(tmp_path, {**page.files, **dict.fromkeys(_DATA, ""), **_CONVERTED, **tables})
     for shade, (name, size) in enumerate(_PETS.items()):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", size, (shade, 0, 0)).save(tmp_path / name)

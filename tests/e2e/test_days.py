@@ -100,7 +100,7 @@ def test_a_day_that_drifts_or_lacks_a_column_trains_nothing_and_a_killed_one_is_
     trainings = workdir.path / "shops" / "artifacts" / "Trainer" / "training"
     with subprocess.Popen([sys.executable, "-m", "tfx_estimator", *words], cwd=shops) as run:
         try:
-            wait_until(lambda: list(trainings.glob("*/model.ckpt-[1-9]00.index")), timeout=300)
+            wait_until(lambda: list(trainings.glob("*/model.ckpt-[1-9]00.index")), "no checkpoint", 300)
             os.kill(run.pid, signal.SIGKILL)
         finally:
             run.kill()
