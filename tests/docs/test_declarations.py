@@ -42,6 +42,9 @@ def whole(part: dict[str, Any]) -> dict[str, Any]:
     of_table = part.get("trainer", {}).get("model") in TABLE_NAMES["trainer.model"]
     if "csv" in part.get("data", {}) or of_table:
         base["data"] = {"csv": "trips.csv", "label": "big_tip"}
+    if "blessed" in part.get("trainer", {}).get("warm_start", {}):
+        base["data"] = {"csv": "data/day-{SPAN}/*.csv", "label": "bought"}
+        base["trainer"]["model"] = "wide_deep"  # type: ignore[index]
     if "module_file" in part.get("trainer", {}):
         del base["trainer"]["model"]  # type: ignore[attr-defined]
     return merged(base, part)
@@ -58,9 +61,9 @@ def load_block(block: Block, folder: Path) -> Declaration:
     if not block.file:
         part = whole(yaml.safe_load(block.text))
         if table := part["data"].get("csv"):
-            file = folder / table.replace("*", "1")
-            file.parent.mkdir(exist_ok=True)
-            file.write_text("benign,big_tip,fare,trip_start_hour\n0,1,2.5,3\n1,0,4.5,6\n0,0,3.5,3\n1,1,5.5,1\n")
+            file = folder / table.replace("{SPAN}/*", "1/rows").replace("*", "1")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("bought,benign,big_tip,fare,trip_start_hour\n0,0,1,2.5,3\n1,1,0,4.5,6\n0,0,0,3.5,3\n1,1,1,5.5,1\n")
         module_file = part["trainer"].get("module_file")
         if module_file and not (folder / module_file).exists():
             (folder / module_file).write_text(MODULE_FILE)
