@@ -12,7 +12,7 @@ from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.components.baseline_resolver import data_of
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.folders import open_store
 
 _DONE = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
 _INPUT, _OUTPUT = metadata_store_pb2.Event.INPUT, metadata_store_pb2.Event.OUTPUT

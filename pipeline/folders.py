@@ -12,7 +12,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from tfx_estimator.pipeline.base import lock
 from tfx_estimator.pipeline.base.errors import PipelineError
@@ -20,6 +20,9 @@ from tfx_estimator.pipeline.base.files import make_dated
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.paths import is_address
+
+if TYPE_CHECKING:
+    from ml_metadata import metadata_store
 
 METADATA = "metadata.sqlite"
 # Artifacts with URIs outside, each with the executions that wrote it, or found it in the cache. 4 is OUTPUT.
@@ -230,3 +233,14 @@ def _is_same(former: str, home: str) -> bool:
     with contextlib.suppress(OSError):
         return os.path.samefile(former, home)
     return os.path.realpath(former) == os.path.realpath(home)
+
+
+def open_store(database: str) -> metadata_store.MetadataStore:
+    """Opens an SQLite database of ML Metadata."""
+    from ml_metadata import metadata_store
+    from ml_metadata.proto import metadata_store_pb2
+
+    config = metadata_store_pb2.ConnectionConfig()
+    config.sqlite.filename_uri = database
+    config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READWRITE
+    return metadata_store.MetadataStore(config)

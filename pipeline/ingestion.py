@@ -102,7 +102,7 @@ def _images(declaration: Declaration) -> Ingested:
 def _table(declaration: Declaration, kept: str) -> Ingested:
     data, table = declaration.data, declaration.data.table()
     # One node a day, by its name: a day that has been read stays in the cache. A service reads its newest day.
-    days = [*([] if table.before is None else [table.before]), *table.spans] if kept else []
+    days: list[Optional[int]] = [*([] if table.before is None else [table.before]), *table.spans] if kept else []
     read = [_read(data, table, day) for day in days or [None]]
     describe = DayStatisticsGen if days else StatisticsGen
     described = [describe(examples=each.outputs["examples"]) for each in read]

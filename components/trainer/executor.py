@@ -31,7 +31,7 @@ from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.training_claim import only_job
-from tfx_estimator.model_fn.user_models.vocabularies import carry, read_vocabularies
+from tfx_estimator.components.trainer.vocabularies import carry, read_vocabularies
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.log import STAYS, get_logger

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.task import COMPARABLE, Task
+from tfx_estimator.pipeline.folders import open_store as open_store
 from tfx_estimator.pipeline.folders import uris_here
 from tfx_estimator.pipeline.report.page import LeftOutError
 
@@ -37,14 +37,6 @@ Outputs = Mapping[tuple[str, str], Output]
 EXAMPLE_GEN = "TfdsExampleGen"
 # A service's prefix for a custom property that has the same name as one of the type.
 _CUSTOM = "custom:"
-
-
-def open_store(database: str) -> metadata_store.MetadataStore:
-    """Opens an SQLite database of ML Metadata."""
-    config = metadata_store_pb2.ConnectionConfig()
-    config.sqlite.filename_uri = database
-    config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READWRITE
-    return metadata_store.MetadataStore(config)
 
 
 def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:

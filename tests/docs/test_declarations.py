@@ -63,7 +63,9 @@ def load_block(block: Block, folder: Path) -> Declaration:
         if table := part["data"].get("csv"):
             file = folder / table.replace("{SPAN}/*", "1/rows").replace("*", "1")
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("bought,benign,big_tip,fare,trip_start_hour\n0,0,1,2.5,3\n1,1,0,4.5,6\n0,0,0,3.5,3\n1,1,1,5.5,1\n")
+            file.write_text(
+                "bought,benign,big_tip,fare,trip_start_hour\n0,0,1,2.5,3\n1,1,0,4.5,6\n0,0,0,3.5,3\n1,1,1,5.5,1\n"
+            )
         module_file = part["trainer"].get("module_file")
         if module_file and not (folder / module_file).exists():
             (folder / module_file).write_text(MODULE_FILE)

@@ -194,14 +194,17 @@ WARM_START = given(
             "name a model; or run it on this machine, on files that are here",
         ),
         conflict(f"{_WARM}.blessed", "tune", lambda case: case.tune is not None, "trials begin with initial weights"),
-        *(
-            conflict(
-                f"{_WARM}.blessed", f"{_WARM}.{key}", lambda case, key=key: getattr(case.trainer.warm_start, key), why
-            )
-            for key, why in (
-                ("resume", "a new day begins at step 0"),
-                ("exclude", "the optimizer's slots belong to the weights"),
-            )
+        conflict(
+            f"{_WARM}.blessed",
+            f"{_WARM}.resume",
+            lambda case: case.trainer.warm_start.resume,
+            "a new day begins at step 0",
+        ),
+        conflict(
+            f"{_WARM}.blessed",
+            f"{_WARM}.exclude",
+            lambda case: case.trainer.warm_start.exclude,
+            "the optimizer's slots belong to the weights",
         ),
     ),
     *given(

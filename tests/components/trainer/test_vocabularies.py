@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.refusals import refused
-from tfx_estimator.model_fn.user_models.vocabularies import Vocabulary, carry
+from tfx_estimator.components.trainer.vocabularies import Vocabulary, carry
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 

@@ -81,7 +81,7 @@ def _numbered(output: tft.TFTransformOutput, words: Mapping[str, Sequence[bytes]
     found: dict[str, list[str]] = {name: [] for name in words}
     for column, spec in output.raw_feature_spec().items():
         for name, known in words.items():
-            asked = [*known[:_ASKED], _NO_WORD]
+            asked: list[Any] = [*known[:_ASKED], _NO_WORD]
             if spec.dtype == tf.int64 and all(word.lstrip(b"-").isdigit() for word in known):
                 asked = [*map(int, known[:_ASKED]), _NO_NUMBER]
             elif spec.dtype != tf.string:
