@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tfx.components import CsvExampleGen
+from tfx.components import CsvExampleGen, ImportExampleGen
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.proto import example_gen_pb2
 from tfx.types import Channel
 
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.parquet_example_gen import ParquetExampleGen
 from tfx_estimator.components.schema_gen import SchemaGen
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.data.features import LABEL
@@ -21,6 +22,9 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.table import is_here, read_declared, task
 from tfx_estimator.pipeline.config.task import CLASSES, Task
+
+# By the key of `data` that names the files.
+_EXAMPLE_GENS = {"csv": CsvExampleGen, "parquet": ParquetExampleGen, "tfrecord": ImportExampleGen}
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ def check_available(data: DataSection) -> None:
     Raises:
         DataError: They do not, or cannot be read.
     """
-    if not data.csv:
+    if not data.is_table:
         open_source(data).check_available()
     elif is_here(data):
         read_declared(data)
@@ -59,7 +63,7 @@ def check_available(data: DataSection) -> None:
 
 def prepare(data: DataSection) -> None:
     """Downloads and converts a data set of images if needed."""
-    if not data.csv:
+    if not data.is_table:
         open_source(data).prepare()
 
 
@@ -72,7 +76,7 @@ def ingest(declaration: Declaration, kept: str = "") -> Ingested:
     Raises:
         DataError: The data cannot be opened.
     """
-    return _table(declaration, kept) if declaration.data.csv else _images(declaration)
+    return _table(declaration, kept) if declaration.data.is_table else _images(declaration)
 
 
 def _images(declaration: Declaration) -> Ingested:
@@ -106,7 +110,7 @@ def _table(declaration: Declaration, kept: str) -> Ingested:
             partition_feature_name=data.split_by,
         )
     )
-    example_gen = CsvExampleGen(
+    example_gen = _EXAMPLE_GENS[table.key](
         input_base=table.folder, input_config=read, output_config=None if table.patterns else written
     )
     examples = example_gen.outputs["examples"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import math
 import os
@@ -14,6 +15,7 @@ from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
 from tfx_estimator.pipeline.user_data.embedded_tables import place_of
 from tfx_estimator.pipeline.user_data.names import by_role
+from tfx_estimator.pipeline.user_data.table import FORMATS
 
 _SHARDS = 8
 # TFX's default.
@@ -32,7 +34,7 @@ _PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUN
 class Splits(Section):
     """The splits for training, evaluation while training, and the Evaluator, as TFDS split expressions.
 
-    See https://www.tensorflow.org/datasets/splits. Of `data.csv`: shares of its rows, or patterns of its files.
+    See https://www.tensorflow.org/datasets/splits. Of a table: shares of its rows, or patterns of its files.
     """
 
     train: Union[str, int] = Field("train", "TFDS split expression, for example `train[:90%]`")
@@ -55,33 +57,37 @@ class Splits(Section):
 
 @dataclass(frozen=True)
 class Table:
-    """The files of `data.csv`, as TFX's ExampleGen takes them.
+    """The files of a table, as TFX's ExampleGen takes them.
 
     Args:
         folder: The longest folder without a wildcard.
         pattern: The files in it.
         buckets: Split -> its share of the rows, chosen by hash; empty if splits are files of their own.
         patterns: Split -> its files in the folder; empty if the rows are shared out.
+        key: Of the files' format, in FORMATS.
     """
 
     folder: str
     pattern: str
     buckets: dict[str, int]
     patterns: dict[str, str]
+    key: str = "csv"
 
     @classmethod
-    def of(cls, csv: str, splits: Splits) -> Table:
-        """Reads a path or pattern, and the declared splits."""
-        head, *rest = re.split(r"(?=[^/]*[*?\[{])", csv, maxsplit=1)
-        folder, pattern = (head, "".join(rest)) if rest else os.path.split(csv)
-        if not rest and not csv.lower().endswith(".csv"):
-            folder, pattern = csv, "*.csv"
+    def of(cls, place: str, splits: Splits, key: str = "csv") -> Table:
+        """Reads a path or pattern of files of a format in FORMATS, and the declared splits."""
+        head, *rest = re.split(r"(?=[^/]*[*?\[{])", place, maxsplit=1)
+        folder, pattern = (head, "".join(rest)) if rest else os.path.split(place)
+        usual = FORMATS[key].PATTERN
+        # Spark writes folders that are named as files.
+        if not rest and (not fnmatch.fnmatch(pattern.lower(), usual) or os.path.isdir(place)):
+            folder, pattern = place, usual
         given = {name: each for name, each in splits.dict().items() if each is not None}
         if splits == Splits():
             given = dict(_BUCKETS)
         buckets = {name: each for name, each in given.items() if isinstance(each, int)}
         patterns = {name: each for name, each in given.items() if isinstance(each, str)}
-        return cls(folder.rstrip("/") or "/", pattern, buckets, patterns)
+        return cls(folder.rstrip("/") or "/", pattern, buckets, patterns, key)
 
 
 class DataSection(Section):
@@ -112,21 +118,43 @@ class DataSection(Section):
         "in place of `dataset`, a table of features: a CSV file, a folder of them, a pattern such as days/*.csv, "
         "or `cancer` or `diabetes` (embedded)",
     )
-    schema: Optional[str] = Field(None, "schema of `csv`, a schema.pbtxt; null infers one, and keeps it for later runs")
-    label: Optional[str] = Field(None, "of `csv`: the column to predict, or the feature that the preprocessing makes")
+    parquet: Optional[str] = Field(None, "in place of `csv`: a Parquet file, a folder of them, or a pattern")
+    tfrecord: Optional[str] = Field(
+        None, "in place of `csv`: a TFRecord file of tf.Examples, plain or gzipped, a folder of them, or a pattern"
+    )
+    schema: Optional[str] = Field(
+        None, "schema of a table, a schema.pbtxt; null infers one, and keeps it for later runs"
+    )
+    label: Optional[str] = Field(None, "of a table: the column to predict, or the feature that the preprocessing makes")
     weight: Optional[str] = Field(
-        None, "of `csv`: the column, or the preprocessed feature, of the examples' weights; null is 1"
+        None, "of a table: the column, or the preprocessed feature, of the examples' weights; null is 1"
     )
     task: Optional[Literal["binary", "classes", "regression"]] = Field(
-        None, "of `csv`: what the label asks for; null is what the values of its column tell"
+        None, "of a table: what the label asks for; null is what the values of its column tell"
     )
     split_by: Optional[str] = Field(
-        None, "of `csv`: a column whose equal values are put into the same split; null splits by whole rows"
+        None, "of a table: a column whose equal values are put into the same split; null splits by whole rows"
     )
 
+    @property
+    def table_keys(self) -> list[str]:
+        """The keys that name a table, one of them in a checked section of a table."""
+        return [key for key in FORMATS if getattr(self, key)]
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the data are a table of features."""
+        return bool(self.table_keys)
+
+    @property
+    def table_path(self) -> str:
+        """The file, folder or pattern of the table, as declared; empty without one."""
+        return next((getattr(self, key) for key in self.table_keys), "")
+
     def table(self) -> Table:
-        """Returns the files and splits of `csv`; writes the file of an embedded table, unless it is there."""
-        return Table.of(place_of(self.csv or ""), self.splits)
+        """Returns the files and splits of a table; writes the file of an embedded one, unless it is there."""
+        (key, *_), place = self.table_keys, self.table_path
+        return Table.of(place_of(place) if key == "csv" else place, self.splits, key)
 
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split for so many readers, each with its own files."""

@@ -61,7 +61,7 @@ def run_declaration(
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
             # Of images, their Examples know it.
-            results.dataset = os.path.basename(loaded.declaration.data.csv or "")
+            results.dataset = os.path.basename(loaded.declaration.data.table_path)
             note = tracked(loaded.declaration.tracking.mlflow, results, view, logs)
             with note, page, recorded(results, view, logs, terminal_fd != 1, lambda: _collect(results, folders)):
                 title(console, folders.name, loaded.source, folders.home)
