@@ -28,11 +28,9 @@ def read_declared(data: DataSection) -> TableReading:
     Raises:
         DataError: It cannot be read, or TFX would read it wrongly.
     """
-    table, label = data.table(), data.label or ""
+    table = data.table()
     place = table.folder if table.patterns else os.path.join(table.folder, table.pattern)
-    reading = read_table(place, table.patterns, key=table.key)
-    # The preprocessing may make the label.
-    return read_table(place, table.patterns, label, table.key) if reading.column(label) else reading
+    return read_table(place, table.patterns, data.label or "", table.key, may_lack=True)
 
 
 def check_kept(data: DataSection, place: str) -> None:

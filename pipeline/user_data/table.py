@@ -87,15 +87,20 @@ class TableReading:
 
 
 def read_table(
-    pattern: str, files_by_split: Optional[Mapping[str, str]] = None, label: str = "", key: str = "csv"
+    pattern: str,
+    files_by_split: Optional[Mapping[str, str]] = None,
+    label: str = "",
+    key: str = "csv",
+    may_lack: bool = False,
 ) -> TableReading:
     """Reads a table.
 
     Args:
         pattern: A file, a folder of them, or a pattern as of `glob`.
         files_by_split: A pattern of each split's files, relative to the folder; none if rows are split by their hash.
-        label: A column; empty if it is not known, or made by the preprocessing.
+        label: A column; empty if it is not known.
         key: Of the files' format, in FORMATS.
+        may_lack: Whether the label may be no column: the preprocessing makes it.
 
     Raises:
         DataError: TFX's components would fail, or silently take something else for the data.
@@ -124,7 +129,7 @@ def read_table(
     columns = [Cells(name, index, [*files.values()]) for index, name in enumerate(names)]
     single = [column for column in columns if column.length == 1]
     refuse_kinds(single, splits)
-    if label:
+    if label and not (may_lack and label not in names):
         refuse_label(columns, label, place, is_whole)
     return TableReading(
         place,

@@ -18,6 +18,8 @@ KINDS = (EMPTY, INT, FLOAT, BYTES)
 WORDS = {INT: "whole numbers", FLOAT: "numbers with a point", BYTES: "words"}
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))([ T].*)?")
 _INT64 = 1 << 63
+_FLOAT = struct.Struct("<f")
+_FORMS = ("%.6g", "%.7g", "%.8g", "%.9g")
 
 # As text, empty if it is missing; several values are a tuple of two or more.
 Cell = Union[str, tuple[str, ...]]
@@ -74,9 +76,11 @@ def to_text(value: bytes) -> str:
 
 def shortest(value: float) -> str:
     """Returns the fewest digits that tell a float of 32 bits from all others."""
-    packed = struct.pack("<f", value)
-    texts = (f"{value:.{digits}g}" for digits in range(6, 9))
-    return next((text for text in texts if struct.pack("<f", float(text)) == packed), f"{value:.9g}")
+    packed = _FLOAT.pack(value)
+    for form in _FORMS:
+        if _FLOAT.pack(float(text := form % value)) == packed:
+            break
+    return text
 
 
 def unite(files: Sequence[TableFile]) -> list[TableFile]:
