@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tfx.components import CsvExampleGen
+from tfx.components import CsvExampleGen, ImportExampleGen
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.proto import example_gen_pb2
 from tfx.proto.range_config_pb2 import RangeConfig, StaticRange
@@ -17,6 +17,7 @@ from tfx.types.channel import union
 from tfx_estimator.components.day_statistics_gen import DayStatisticsGen
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.parquet_example_gen import ParquetExampleGen
 from tfx_estimator.components.schema_gen import SchemaGen
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.data.features import LABEL
@@ -25,6 +26,9 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.data import DataSection, Table
 from tfx_estimator.pipeline.config.table import is_here, read_declared, task
 from tfx_estimator.pipeline.config.task import CLASSES, Task
+
+# By the key of `data` that names the files.
+_EXAMPLE_GENS = {"csv": CsvExampleGen, "parquet": ParquetExampleGen, "tfrecord": ImportExampleGen}
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def check_available(data: DataSection) -> None:
     Raises:
         DataError: They do not, or cannot be read.
     """
-    if not data.csv:
+    if not data.is_table:
         open_source(data).check_available()
     elif is_here(data):
         read_declared(data)
@@ -63,7 +67,7 @@ def check_available(data: DataSection) -> None:
 
 def prepare(data: DataSection) -> None:
     """Downloads and converts a data set of images if needed."""
-    if not data.csv:
+    if not data.is_table:
         open_source(data).prepare()
 
 
@@ -76,7 +80,7 @@ def ingest(declaration: Declaration, kept: str = "") -> Ingested:
     Raises:
         DataError: The data cannot be opened.
     """
-    return _table(declaration, kept) if declaration.data.csv else _images(declaration)
+    return _table(declaration, kept) if declaration.data.is_table else _images(declaration)
 
 
 def _images(declaration: Declaration) -> Ingested:
@@ -126,7 +130,7 @@ def _table(declaration: Declaration, kept: str) -> Ingested:
     return Ingested((*read, *described, schema, validator), examples, schema.outputs["schema"], task(declaration))
 
 
-def _read(data: DataSection, table: Table, day: Optional[int]) -> CsvExampleGen:
+def _read(data: DataSection, table: Table, day: Optional[int]) -> Any:
     split, shares = example_gen_pb2.Input.Split, example_gen_pb2.SplitConfig
     patterns = table.patterns or {"single_split": table.pattern}
     read = example_gen_pb2.Input(splits=[split(name=name, pattern=pattern) for name, pattern in patterns.items()])
@@ -137,13 +141,13 @@ def _read(data: DataSection, table: Table, day: Optional[int]) -> CsvExampleGen:
         )
     )
     only = None if day is None else StaticRange(start_span_number=day, end_span_number=day)
-    node = CsvExampleGen(
+    node = _EXAMPLE_GENS[table.key](
         input_base=table.folder,
         input_config=read,
         output_config=None if table.patterns else written,
         range_config=only and RangeConfig(static_range=only),
     )
-    return node if day is None else node.with_id(f"CsvExampleGen.{day}")
+    return node if day is None else node.with_id(f"{node.id}.{day}")
 
 
 def _all(channels: Sequence[Channel]) -> BaseChannel:

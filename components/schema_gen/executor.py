@@ -19,8 +19,8 @@ from tfx.types import artifact_utils
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.pipeline.user_data.csv_file import DATE
 from tfx_estimator.pipeline.user_data.schema import read_schema
+from tfx_estimator.pipeline.user_data.table_file import DATE
 
 DECLARED_KEY, KEPT_KEY, LABEL_KEY, HAS_DAYS_KEY = "declared", "kept", "label", "has_days"
 # Of the rows of a split on another day, so many may have new words, and so many more empty cells.
@@ -150,7 +150,10 @@ def _load(statistics: Any) -> dict[str, statistics_pb2.DatasetFeatureStatisticsL
 def filled(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> float:
     """Returns the share of rows that have a value in a column."""
     feature = find(split, name)
-    return common(feature).tot_num_values / split.num_examples if feature else 0.0
+    if feature is None:
+        return 0.0
+    # A row may have several values.
+    return min(common(feature).tot_num_values, common(feature).num_non_missing) / split.num_examples
 
 
 def find(split: statistics_pb2.DatasetFeatureStatistics, name: str) -> Optional[statistics_pb2.FeatureNameStatistics]:

@@ -17,7 +17,7 @@ LOCATION_KEY = "location"
 FINGERPRINT_KEY = "fingerprint"
 _LOCATION = ("dataset", "version", "data_dir", "download")
 # Of tables, which TFX's own components read.
-_OF_TABLES = ("csv", "schema", "label", "weight", "task", "split_by")
+_OF_TABLES = ("csv", "parquet", "tfrecord", "schema", "label", "weight", "task", "split_by")
 
 # Properties of the artifact.
 DATASET = "dataset"

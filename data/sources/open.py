@@ -33,9 +33,9 @@ def open_source(section: DataSection) -> ImageSource:
         DataNotFoundError: there is no such data set, folder, class or version.
         DataError: an object store does not answer, or denies access.
     """
-    if section.csv:
+    if section.is_table:
         raise DataError(
-            one_line(f"this reads images, and {section.csv} is a table of features"),
+            one_line(f"this reads images, and {section.table_path} is a table of features"),
             expected="data.dataset",
             todo="use `run`, `validate --deep` or `predict`, which take tables",
         )

@@ -36,17 +36,19 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.folders import PipelineFolders
     from tfx_estimator.pipeline.user_data.names import is_address
     from tfx_estimator.pipeline.user_data.read import read
-    from tfx_estimator.pipeline.user_data.table import holds_features
+    from tfx_estimator.pipeline.user_data.table import find_features
 
     place = os.path.abspath(os.path.expanduser(args.source))
-    if not is_address(args.source) and holds_features(place):
-        for line in _describe_table(place):
+    if not is_address(args.source) and (key := find_features(place)):
+        for line in _describe_table(place, key):
             say(line)
         return 0
     section, name = _section(args.source)
-    if section.csv:
+    if section.is_table:
         kept = "" if section.schema or is_address(args.workdir) else PipelineFolders(args.workdir, name).schema
-        for line in _describe_table(section.csv, section.label, kept, section.table().read()):
+        for line in _describe_table(
+            section.table_path, section.table_keys[0], section.label, kept, section.table().read()
+        ):
             say(line)
         return 0
     found = read(section.dataset, section.splits.names())
@@ -141,17 +143,21 @@ def _describe(source: ImageSource, declared: bool) -> Iterator[str]:
 
 
 def _describe_table(
-    csv: str, declared: Optional[str] = None, kept: str = "", read: Optional[tuple[str, dict[str, str]]] = None
+    declared_place: str,
+    key: str,
+    declared: Optional[str] = None,
+    kept: str = "",
+    read: Optional[tuple[str, dict[str, str]]] = None,
 ) -> Iterator[str]:
     from tfx_estimator.pipeline.config.task import task_of
     from tfx_estimator.pipeline.config.yaml_text import inline
     from tfx_estimator.pipeline.user_data.embedded_tables import place_of
     from tfx_estimator.pipeline.user_data.reading import listed
     from tfx_estimator.pipeline.user_data.schema import compare_kept
-    from tfx_estimator.pipeline.user_data.table import read_table
+    from tfx_estimator.pipeline.user_data.table import FORMATS, read_table
 
-    place, by_split = read or (place_of(csv), {})
-    found = read_table(place, by_split)
+    place, by_split = read or (place_of(declared_place) if key == "csv" else declared_place, {})
+    found = read_table(place, by_split, key=key)
     names = [column.name for column in found.columns]
     label = found.column(declared or "") or _guess_label(found)
     files = "" if len(found.files) == 1 else f" of {len(found.files):,} files"
@@ -168,12 +174,12 @@ def _describe_table(
         yield one_line(f"  schema: {kept}")
         yield from (one_line(f"  note: unlike in the schema, {each}") for each in compare_kept(kept, found))
     # What is wrong with the label is told below the columns.
-    for note in (read_table(place, by_split, label.name) if label else found).notes():
+    for note in (read_table(place, by_split, label.name, key) if label else found).notes():
         yield f"  note: {note}"
     if label and (task := task_of(label)):
         yield one_line(f"  the label {label.name} asks for: {task}")
     yield "data:"
-    yield f"  csv: {inline(os.path.join(place, '*.csv') if os.path.isdir(place) else csv)}"
+    yield f"  {key}: {inline(os.path.join(place, FORMATS[key].PATTERN) if os.path.isdir(place) else declared_place)}"
     yield f"  label: {inline(label.name) if label else f'...  # choose one of {listed(names)}'}"
     yield "  splits: {train: 2, eval: 1}"
 
@@ -188,6 +194,8 @@ def _guess_label(found: TableReading) -> Optional[Column]:
 
 def _values(column: Column) -> str:
     """Returns the range of numbers, or the most frequent words."""
+    if column.length > 1:
+        return f"up to {column.length:,} a row"
     words = [f"{_cut(value)} ({count:,})" for value, count in list(column.values.items())[:3]]
     shown = ", ".join(words) if column.lowest is None else f"{column.lowest:,} to {column.highest:,}"
     return (

@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="the file to write, whose ending is .csv, .jsonl or .parquet; an existing file is replaced (default: "
-        "standard output, as CSV)",
+        help="the file to write, whose ending is .csv, .jsonl, .parquet or, of tf.Examples, .tfrecord or .tfrecord.gz; "
+        "an existing file is replaced (default: standard output, as CSV)",
     )
     parser.add_argument(
         "--top", metavar="K", type=int, help="write the K classes with the highest scores (default: the scores of all)"

@@ -103,7 +103,7 @@ def summarise(declaration: Declaration) -> str:
     length = f"{trainer.train_epochs:g} epochs in steps" if trainer.train_epochs else f"{trainer.train_steps:,} steps"
     steps = f"{length} of {trainer.global_batch_size:,}"
     least = f"accuracy {declaration.evaluator.min_accuracy:g}"
-    blessed = "blessed above the constant predictor" if data.csv else f"blessed from {least}"
+    blessed = "blessed above the constant predictor" if data.is_table else f"blessed from {least}"
     tuned = f"{declaration.tune.summary}, " if declaration.tune else ""
-    from_data = f"{data.csv}, {kind_of(data)} `{data.label}`" if data.csv else data.dataset
+    from_data = f"{data.table_path}, {kind_of(data)} `{data.label}`" if data.is_table else data.dataset
     return f"{from_data} -> {trainer.model or trainer.module_file}, {steps}, {where}, {tuned}{blessed}"

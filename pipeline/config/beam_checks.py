@@ -59,7 +59,7 @@ def _dataflow(case: Case) -> Iterator[Problem]:
         expected = "beam.dataflow with project, region, temp_location and sdk_container_image"
         what, todo = "Dataflow needs its own section", f"add {expected}"
         yield Problem("beam.runner", what, expected, todo, value="dataflow", depends=("beam.dataflow",))
-    key = "csv" if data.csv else "dataset" if is_path(data.dataset) else "data_dir"
+    key = data.table_keys[0] if data.is_table else "dataset" if is_path(data.dataset) else "data_dir"
     place = getattr(data, key) or ""
     # With a target, local paths are refused by the rules of deployment.
     if not place.startswith("gs://") and (not case.target or not place or case.deploy.is_mounted(place)):

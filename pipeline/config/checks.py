@@ -40,7 +40,7 @@ _SLICES, _LABEL = "evaluator.slices", "label"
 def check(case: Case) -> list[Problem]:
     """Runs all checks."""
     return [
-        *(check_table(case) if case.data.csv else (*_data(case.declaration, case.reading), *_tfds_name(case))),
+        *(check_table(case) if case.data.is_table else (*_data(case.declaration, case.reading), *_tfds_name(case))),
         *_code(case),
         *check_class_weights(case.declaration, case.reading.classes if case.reading else ()),
         *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
@@ -126,7 +126,7 @@ def _code(case: Case) -> Iterator[Problem]:
     functions = {"trainer.model": trainer.model, "transform.preprocessing_fn": transform.preprocessing_fn}
     for path, function in functions.items():
         if function is not None:
-            yield from check_target(path, function, case.search_paths, of_table=bool(case.data.csv))
+            yield from check_target(path, function, case.search_paths, of_table=case.data.is_table)
     if trainer.module_file is not None:
         yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"))
     if transform.module_file is not None:
@@ -140,7 +140,7 @@ def _places(declaration: Declaration) -> Iterator[Problem]:
             what, todo = "there is no such file or folder", "check the path: it is relative to the declaration's folder"
             yield Problem(f"{name}.files", what, "files that your code reads", todo, value=file)
     places = {"data.dataset": data.dataset, "data.data_dir": data.data_dir, "pusher.destination": destination}
-    places |= {"data.csv": data.csv, "data.schema": data.schema}
+    places |= {f"data.{key}": getattr(data, key) for key in (*data.table_keys, "schema")}
     for path, value in places.items():
         if value is not None and is_address(value) and (reason := reject_store(value)):
             yield Problem(path, reason, "gs://BUCKET/FOLDER, or a path", "copy it there, or name a path", value=value)
@@ -155,9 +155,9 @@ def _evaluator(case: Case) -> Iterator[Problem]:
     section, transform = case.evaluator, case.transform
     # The features that the user's preprocessing_fn returns are unknown here; the dry run and the Evaluator check them.
     is_built_in = transform.target == type(transform)().target
-    known = (columns_of(case) if case.data.csv else [_LABEL]) if is_built_in else []
+    known = (columns_of(case) if case.data.is_table else [_LABEL]) if is_built_in else []
     # The default is of images.
-    declared = () if case.data.csv and section.slices == type(section)().slices else section.slices
+    declared = () if case.data.is_table and section.slices == type(section)().slices else section.slices
     yield from _slices(_SLICES, declared, known)
     for index, metric in enumerate(section.metrics):
         path = f"evaluator.metrics.{index}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import itertools
 import math
 import os
@@ -16,6 +17,7 @@ from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner,
 from tfx_estimator.pipeline.user_data.embedded_tables import place_of
 from tfx_estimator.pipeline.user_data.names import by_role
 from tfx_estimator.pipeline.user_data.spans import find_spans, has_spans, join_patterns
+from tfx_estimator.pipeline.user_data.table import FORMATS
 
 _SHARDS = 8
 # TFX's default.
@@ -34,7 +36,7 @@ _PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUN
 class Splits(Section):
     """The splits for training, evaluation while training, and the Evaluator, as TFDS split expressions.
 
-    See https://www.tensorflow.org/datasets/splits. Of `data.csv`: shares of its rows, or patterns of its files.
+    See https://www.tensorflow.org/datasets/splits. Of a table: shares of its rows, or patterns of its files.
     """
 
     train: Union[str, int] = Field("train", "TFDS split expression, for example `train[:90%]`")
@@ -57,13 +59,14 @@ class Splits(Section):
 
 @dataclass(frozen=True)
 class Table:
-    """The files of `data.csv`, as TFX's ExampleGen takes them.
+    """The files of a table, as TFX's ExampleGen takes them.
 
     Args:
         folder: The longest folder without a wildcard.
         pattern: The files in it.
         buckets: Split -> its share of the rows, chosen by hash; empty if splits are files of their own.
         patterns: Split -> its files in the folder; empty if the rows are shared out.
+        key: Of the files' format, in FORMATS.
         spans: The days to train on, in their order; empty if the files are not of days, or not on this machine.
         before: The day before these, if there is one.
     """
@@ -72,16 +75,19 @@ class Table:
     pattern: str
     buckets: dict[str, int]
     patterns: dict[str, str]
+    key: str = "csv"
     spans: tuple[int, ...] = ()
     before: Optional[int] = None
 
     @classmethod
-    def of(cls, csv: str, splits: Splits) -> Table:
-        """Reads a path or pattern, and the declared splits."""
-        head, *rest = re.split(r"(?=[^/]*[*?\[{])", csv, maxsplit=1)
-        folder, pattern = (head, "".join(rest)) if rest else os.path.split(csv)
-        if not rest and not csv.lower().endswith(".csv"):
-            folder, pattern = csv, "*.csv"
+    def of(cls, place: str, splits: Splits, key: str = "csv") -> Table:
+        """Reads a path or pattern of files of a format in FORMATS, and the declared splits."""
+        head, *rest = re.split(r"(?=[^/]*[*?\[{])", place, maxsplit=1)
+        folder, pattern = (head, "".join(rest)) if rest else os.path.split(place)
+        usual = FORMATS[key].PATTERN
+        # Spark writes folders that are named as files.
+        if not rest and (not fnmatch.fnmatch(pattern.lower(), usual) or os.path.isdir(place)):
+            folder, pattern = place, usual
         given = {name: each for name, each in splits.dict().items() if each is not None}
         if splits == Splits():
             given = dict(_BUCKETS)
@@ -92,8 +98,8 @@ class Table:
             patterns = {name: os.path.join(pattern, each) for name, each in patterns.items()}
         elif has_spans(pattern) and not re.search(r"[*?\[.][^/]*$", pattern):
             # A folder.
-            pattern = os.path.join(pattern, "*.csv")
-        return cls(folder.rstrip("/") or "/", pattern, buckets, patterns)
+            pattern = os.path.join(pattern, usual)
+        return cls(folder.rstrip("/") or "/", pattern, buckets, patterns, key)
 
     @property
     def has_spans(self) -> bool:
@@ -161,22 +167,44 @@ class DataSection(Section):
         "in place of `dataset`, a table of features: a CSV file, a folder of them, a pattern such as days/*.csv or, "
         "with a folder for each day, day-{SPAN}/*.csv or {YYYY}-{MM}-{DD}/*.csv; or `cancer` or `diabetes` (embedded)",
     )
+    parquet: Optional[str] = Field(None, "in place of `csv`: a Parquet file, a folder of them, or a pattern")
+    tfrecord: Optional[str] = Field(
+        None, "in place of `csv`: a TFRecord file of tf.Examples, plain or gzipped, a folder of them, or a pattern"
+    )
     spans: Spans = inner()
-    schema: Optional[str] = Field(None, "schema of `csv`, a schema.pbtxt; null infers one, and keeps it for later runs")
-    label: Optional[str] = Field(None, "of `csv`: the column to predict, or the feature that the preprocessing makes")
+    schema: Optional[str] = Field(
+        None, "schema of a table, a schema.pbtxt; null infers one, and keeps it for later runs"
+    )
+    label: Optional[str] = Field(None, "of a table: the column to predict, or the feature that the preprocessing makes")
     weight: Optional[str] = Field(
-        None, "of `csv`: the column, or the preprocessed feature, of the examples' weights; null is 1"
+        None, "of a table: the column, or the preprocessed feature, of the examples' weights; null is 1"
     )
     task: Optional[Literal["binary", "classes", "regression"]] = Field(
-        None, "of `csv`: what the label asks for; null is what the values of its column tell"
+        None, "of a table: what the label asks for; null is what the values of its column tell"
     )
     split_by: Optional[str] = Field(
-        None, "of `csv`: a column whose equal values are put into the same split; null splits by whole rows"
+        None, "of a table: a column whose equal values are put into the same split; null splits by whole rows"
     )
 
+    @property
+    def table_keys(self) -> list[str]:
+        """The keys that name a table, one of them in a checked section of a table."""
+        return [key for key in FORMATS if getattr(self, key)]
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the data are a table of features."""
+        return bool(self.table_keys)
+
+    @property
+    def table_path(self) -> str:
+        """The file, folder or pattern of the table, as declared; empty without one."""
+        return next((getattr(self, key) for key in self.table_keys), "")
+
     def table(self) -> Table:
-        """Returns the files and splits of `csv`; writes the file of an embedded table, unless it is there."""
-        table = Table.of(place_of(self.csv or ""), self.splits)
+        """Returns the files and splits of a table; writes the file of an embedded one, unless it is there."""
+        (key, *_), place = self.table_keys, self.table_path
+        table = Table.of(place_of(place) if key == "csv" else place, self.splits, key)
         return table.with_spans(self.spans.last) if table.has_spans else table
 
     def shards_for(self, readers: int = 1) -> int:

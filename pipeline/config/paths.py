@@ -14,9 +14,10 @@ from tfx_estimator.pipeline.user_data.embedded_tables import TABLES
 from tfx_estimator.pipeline.user_data.names import is_address, is_table
 
 _CSV: Path = ("data", "csv")
+_TABLES: tuple[Path, ...] = (_CSV, ("data", "parquet"), ("data", "tfrecord"))
 # These are paths, or lists of paths; data.csv but for an embedded table's name, and data.dataset if it looks like one.
 PATHS: tuple[Path, ...] = (
-    _CSV,
+    *_TABLES,
     ("data", "data_dir"),
     ("data", "schema"),
     ("trainer", "files"),

@@ -29,10 +29,8 @@ def read_declared(data: DataSection) -> TableReading:
     Raises:
         DataError: It cannot be read, or TFX would read it wrongly.
     """
-    (place, by_split), label = data.table().read(), data.label or ""
-    reading = read_table(place, by_split)
-    # The preprocessing may make the label.
-    return read_table(place, by_split, label) if reading.column(label) else reading
+    table = data.table()
+    return read_table(*table.read(), data.label or "", table.key, may_lack=True)
 
 
 def check_kept(data: DataSection, place: str) -> None:
@@ -41,13 +39,13 @@ def check_kept(data: DataSection, place: str) -> None:
     Raises:
         DataError: One is gone, new or of another kind.
     """
-    if data.csv and not data.schema and os.path.exists(place) and is_here(data):
+    if data.is_table and not data.schema and os.path.exists(place) and is_here(data):
         schema.check_kept(place, read_declared(data))
 
 
 def is_here(data: DataSection, travels: bool = False) -> bool:
     """Returns whether the table is on this machine; `travels`: the pipeline may run on others."""
-    return not is_address(data.csv or "") and not (travels and not os.path.exists(data.table().folder))
+    return not is_address(data.table_path) and not (travels and not os.path.exists(data.table().folder))
 
 
 def task_of_label(data: DataSection, reading: TableReading) -> str:
@@ -93,14 +91,16 @@ def columns_of(case: Case) -> list[str]:
 def check_table(case: Case) -> Iterator[Problem]:
     """Checks a declared table, and that the user's code is there for it."""
     data, reading = case.data, case.table
-    if data.dataset:
-        yield Problem("data.dataset", "data.csv is declared, too", "one of the two", "remove one", value=data.dataset)
+    key, *others = data.table_keys
+    for other in [*others, *(["dataset"] if data.dataset else [])]:
+        what = f"data.{key} is declared, too"
+        yield Problem(f"data.{other}", what, "one of the two", "remove one", value=getattr(data, other))
     if wrong := _wrong_days(data.table()):
         fit = "one {SPAN}, or one {YYYY}, {MM} and {DD}; and {VERSION} of days that are written again"
         todo = "see https://www.tensorflow.org/tfx/guide/examplegen#span"
-        yield Problem("data.csv", wrong, fit, todo, value=data.csv)
+        yield Problem(f"data.{key}", wrong, fit, todo, value=data.table_path)
     elif isinstance(reading, DataError):
-        yield Problem("data.csv", reading.what, reading.expected, reading.todo, value=data.csv)
+        yield Problem(f"data.{key}", reading.what, reading.expected, reading.todo, value=data.table_path)
     elif not data.label:
         yield Problem("data.label", "this key is missing", "the column to predict", "name it: label: COLUMN")
     elif reading is not None:
@@ -109,7 +109,7 @@ def check_table(case: Case) -> Iterator[Problem]:
         yield Problem("data.schema", "there is no such file", "a schema.pbtxt", "check the path", value=data.schema)
     if reading is None and not (data.schema and data.task):
         what = "a table that is not on this machine is not read here"
-        yield Problem("data.csv", what, "data.schema and data.task", "declare both", value=data.csv)
+        yield Problem(f"data.{key}", what, "data.schema and data.task", "declare both", value=data.table_path)
     yield from _splits(data.splits)
     if data.spans.last > 1 and (case.target or not is_here(data)):
         what = "the days of a table that is not on this machine are not known here: a step reads the newest one"
@@ -134,6 +134,11 @@ def _columns(data: DataSection, reading: TableReading, is_built_in: bool) -> Ite
         if not is_column:
             todo = f"{f'did you mean `{near}`? ' if near else ''}if your preprocessing_fn makes it, {todo}"
         yield Problem("data.label", what, "a column", todo, value=data.label or "")
+    for column in reading.columns if is_built_in else ():
+        if column.length > 1:
+            what = f"column {column.name} has up to {column.length:,} values a row, which by_schema does not take"
+            todo = "declare a transform.preprocessing_fn or module_file that does, or leave the column out"
+            yield Problem(f"data.{reading.key}", what, "one value or none", todo, value=data.table_path)
     # The user's preprocessing_fn may make the weight.
     columns = {"weight": data.weight if is_built_in else None, "split_by": data.split_by}
     for key, name in columns.items():
@@ -142,8 +147,8 @@ def _columns(data: DataSection, reading: TableReading, is_built_in: bool) -> Ite
             todo = f"did you mean `{near}`?" if near else "name a column"
             yield Problem(f"data.{key}", f"there is no column `{name}`", "a column", todo, value=name)
     by = reading.column(data.split_by or "")
-    if by and (by.kind == "float" or by.missing):
-        what = f"{by.missing:,} of its cells are empty" if by.missing else "it holds fractions"
+    if by and (by.kind == "float" or by.missing or by.length > 1):
+        what = f"{by.missing:,} of its cells are empty" if by.missing else "it holds fractions, or several values a row"
         yield Problem("data.split_by", what, "whole numbers or words in every row", "name another", value=by.name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -27,11 +26,10 @@ from tfx_estimator.pipeline.user_data.names import (
     is_visible,
 )
 from tfx_estimator.pipeline.user_data.read import PATHS
+from tfx_estimator.pipeline.user_data.record_file import HEAD, is_head
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
-# A TFRecord file begins with the length of a record in 8 bytes, and a checksum of those.
-_HEAD = struct.Struct("<8sI")
 _FORMS = "an image, a CSV or Parquet file, a TFRecord file, or a folder of images and TFRecord files"
 _TODO = "correct the name, or leave it out"
 
@@ -185,26 +183,11 @@ def _look_into(path: Any) -> Any:
         return None
     with open_regular(path) as file:
         head = file.read(HEAD_BYTES)
-        if _is_record(head):
+        if is_head(head):
             return RecordFile(name, name, "")
         if not head.startswith(_GZIP):
             return ImageFile(name, path) if find_format(head) else None
         file.seek(0)
         with contextlib.suppress(OSError, EOFError), gzip.open(file) as content:
-            return RecordFile(name, name, "GZIP") if _is_record(content.read(_HEAD.size)) else None
+            return RecordFile(name, name, "GZIP") if is_head(content.read(HEAD.size)) else None
     return None
-
-
-def _is_record(head: bytes) -> bool:
-    """True if it is a TFRecord header: a length and its masked CRC-32C."""
-    if len(head) < _HEAD.size:
-        return False
-    length, checksum = _HEAD.unpack_from(head)
-    crc = 0xFFFFFFFF
-    for byte in length:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    # Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details.
-    return checksum == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

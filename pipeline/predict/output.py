@@ -1,4 +1,4 @@
-"""Writes predictions as CSV, JSON lines or Parquet, one row per example."""
+"""Writes predictions as CSV, JSON lines, Parquet or TFRecord, one row per example."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ class Writer(ABC):
         while name in self.kept:
             name = f"predicted_{name}"
         return name
+
+    def cells_of(
+        self, names: Sequence[str], cells: Optional[Sequence[Sequence[Any]]], examples: Optional[Sequence[bytes]]
+    ) -> Sequence[Sequence[Any]]:
+        """Returns what is written of the examples of a batch beside their predictions."""
+        return cells or [[name] for name in names]
 
     def write(self, cells: Sequence[Sequence[Any]], values: np.ndarray) -> None:
         """Writes a batch: the cells of `kept`, and float32 [batch, classes]; or [batch, 1] without labels."""
@@ -167,7 +173,70 @@ class _Encoded:
         self._file.write(text.encode())
 
 
-_WRITERS: dict[str, type[Writer]] = {".csv": CsvWriter, ".jsonl": JsonWriter, ".parquet": ParquetWriter}
+class RecordWriter(Writer):
+    """The tf.Examples of TFRecord files, with the columns of the CSV file as features."""
+
+    compression = ""
+
+    def __init__(self, file: IO[bytes], kept: Mapping[str, str], labels: Sequence[str], top: Optional[int]) -> None:
+        super().__init__(file, {}, labels, top)
+        import tensorflow as tf
+
+        # It takes no open file.
+        self._records = tf.io.TFRecordWriter(file.name, self.compression)
+        self._names: list[str] = []
+
+    def cells_of(
+        self, names: Sequence[str], cells: Optional[Sequence[Sequence[Any]]], examples: Optional[Sequence[bytes]]
+    ) -> Sequence[Sequence[Any]]:
+        """See Writer."""
+        if examples is None:
+            raise DeclarationError(
+                one_line(f"--output: {names[0]} cannot be written as TFRecord"),
+                expected="TFRecord files of tf.Examples, predicted in this process",
+                todo="name an output that ends in .csv, .jsonl or .parquet",
+            )
+        return [[example] for example in examples]
+
+    def _write(self, cells: Sequence[Sequence[Any]], values: np.ndarray, order: np.ndarray) -> None:
+        import tensorflow as tf
+
+        examples = [tf.train.Example.FromString(record) for (record,) in cells]
+        if not self._names:
+            self.kept = {name: TEXT for example in examples for name in example.features.feature}
+            self._names = [*self.columns][len(self.kept) :]
+        for example, (_, *added) in zip(examples, self.rows(cells, values, order)):
+            for name, value in zip(self._names, added):
+                feature = example.features.feature[name]
+                feature.Clear()
+                if isinstance(value, str):
+                    feature.bytes_list.value.append(value.encode())
+                else:
+                    feature.float_list.value.append(float(value))
+            self._records.write(example.SerializeToString())
+
+    def end(self) -> None:
+        """See Writer."""
+        self._records.close()
+
+    def drop(self) -> None:
+        """See Writer."""
+        self._records.close()
+
+
+class GzippedRecordWriter(RecordWriter):
+    """The same, gzipped."""
+
+    compression = "GZIP"
+
+
+_WRITERS: dict[str, type[Writer]] = {
+    ".csv": CsvWriter,
+    ".jsonl": JsonWriter,
+    ".parquet": ParquetWriter,
+    ".tfrecord": RecordWriter,
+    ".tfrecord.gz": GzippedRecordWriter,
+}
 
 
 def writer_for(name: Optional[str]) -> type[Writer]:

@@ -37,12 +37,14 @@ class Prediction:
             [batch, 1].
         scores: Kind of the served scores.
         cells: See `Batch`.
+        examples: The serialized tf.Examples of TFRecord files; None of other inputs, and of workers.
     """
 
     names: Sequence[str]
     values: np.ndarray
     scores: Scores
     cells: Optional[Sequence[Sequence[Any]]] = None
+    examples: Optional[Sequence[bytes]] = None
 
 
 @dataclass
@@ -101,7 +103,8 @@ def _predict_batch(model: Model, batch: Batch) -> Prediction:
     else:
         signature, values = model.chosen.examples, model.predict_examples(batch.values)
     assert signature
-    return Prediction(batch.names, values, signature.scores, batch.cells)
+    is_record = batch.cells is None and not isinstance(batch.values, np.ndarray)
+    return Prediction(batch.names, values, signature.scores, batch.cells, batch.values if is_record else None)  # type: ignore[arg-type]
 
 
 def _one_by_one(
@@ -187,7 +190,7 @@ def write(
                 tell(progress, each)
                 continue
             writer = writer or make_writer(each)
-            writer.write(each.cells or [[name] for name in each.names], each.values)
+            writer.write(writer.cells_of(each.names, each.cells, each.examples), each.values)
             progress.examples += len(each.names)
             tell(progress, None)
     except BaseException:

@@ -61,8 +61,9 @@ def run_declaration(
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
             # Of images, their Examples know it.
-            if (data := loaded.declaration.data).csv:
-                results.dataset, results.days = data.table().days or os.path.basename(data.csv), len(data.table().spans)
+            if (data := loaded.declaration.data).is_table:
+                table, name = data.table(), os.path.basename(data.table_path)
+                results.dataset, results.days = table.days or name, len(table.spans)
             note = tracked(loaded.declaration.tracking.mlflow, results, view, logs)
             with note, page, recorded(results, view, logs, terminal_fd != 1, lambda: _collect(results, folders)):
                 title(console, folders.name, loaded.source, folders.home)

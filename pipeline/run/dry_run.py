@@ -241,9 +241,9 @@ class Memory:
     def knows(self) -> bool:
         """Returns whether none is needed: the code is built in, or passed before; or no row of the table is here."""
         declaration = self._loaded.declaration
-        if declaration.data.csv and not is_here(declaration.data):
+        if declaration.data.is_table and not is_here(declaration.data):
             return True
-        trainer, of_table = declaration.trainer, bool(declaration.data.csv)
+        trainer, of_table = declaration.trainer, declaration.data.is_table
         transform = declaration.transform.of_table() if of_table else declaration.transform
         # With these a built-in model can fail as well, for example by a wrong layer name or other weights.
         customized = trainer.params or trainer.is_divided or trainer.warm_start

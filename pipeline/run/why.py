@@ -30,6 +30,8 @@ FIRST = "first run"
 _SECTIONS = {
     "TfdsExampleGen": "data",
     "CsvExampleGen": "data",
+    "ImportExampleGen": "data",
+    "ParquetExampleGen": "data",
     "Transform": "transform",
     "Evaluator": "evaluator",
     "Pusher": "pusher",

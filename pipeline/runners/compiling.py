@@ -66,7 +66,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     from tfx_estimator.pipeline.runners.buckets import check_buckets
 
     # The bucket of the pipeline root is not checked: only the service has to reach it.
-    check_buckets((declaration.data.dataset, declaration.data.data_dir, declaration.data.csv))
+    check_buckets((declaration.data.dataset, declaration.data.data_dir, declaration.data.table_path))
     loaded.make_importable()
     modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}
     folders = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)

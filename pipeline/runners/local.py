@@ -169,7 +169,9 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
             todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
     data = loaded.declaration.data
-    check_buckets((folders.workdir, data.dataset, data.data_dir, data.csv, loaded.declaration.pusher.destination))
+    check_buckets(
+        (folders.workdir, data.dataset, data.data_dir, data.table_path, loaded.declaration.pusher.destination)
+    )
     loaded.make_importable()
     if (deploy := loaded.declaration.deploy) and deploy.training_job and resolve(os.environ) is None:
         deploy.launcher.check(deploy, folders.home)

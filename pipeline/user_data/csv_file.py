@@ -5,80 +5,51 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.user_data.read import refuse_encoding
+from tfx_estimator.pipeline.user_data.read import PATHS, refuse_encoding
+from tfx_estimator.pipeline.user_data.table_file import BYTES, DATE, TableFile, kind_of
 
-# The kinds of cells, and so of columns, in the order in which one takes in those before it.
-EMPTY, INT, FLOAT, BYTES = "", "int", "float", "bytes"
-KINDS = (EMPTY, INT, FLOAT, BYTES)
-DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))([ T].*)?")
+NAME, PATTERN, UNIT = "CSV", "*.csv", "line"
 _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 # A quote that is not closed takes in all lines up to the next one.
 _MAX_LINES = 10_000
-_INT64 = 1 << 63
+_HEAD_BYTES = 1 << 16
 
 
-@dataclass(frozen=True)
-class CsvFile:
-    """The first rows of a file, each with the line that it begins in; whole if there are no more."""
-
-    path: Path
-    names: tuple[str, ...]
-    rows: list[list[str]]
-    lines: list[int]
-    is_whole: bool
-
-    def place(self, row: int) -> str:
-        """Returns where a row is, for a message."""
-        return f"line {self.lines[row]:,} of {self.path}"
-
-
-def kind_of(cell: str) -> str:
-    """Returns a cell's kind, as tfx_bsl's ColumnTypeInferrer does: of the cell's bytes, by Python's int and float."""
-    text = cell.encode()
-    try:
-        return (INT if -_INT64 <= int(text) < _INT64 else BYTES) if text else EMPTY
-    except ValueError:
-        try:
-            float(text)
-        except ValueError:
-            return BYTES
-        return FLOAT
-
-
-def read_file(path: Path, rows: int, cells: int) -> CsvFile:
+def read_file(path: Path, rows: int, cells: int) -> TableFile:
     """Reads the line of names, and so many rows or cells at most, but one row.
 
     Raises:
         DataError: CsvExampleGen would fail, or give columns other names, or cells to other columns.
     """
-    try:
-        with open_regular(path) as file:
-            names = _read_names(path, file.readline())
-            found = CsvFile(path, names, [], [], False)
-            most = max(min(rows, cells // len(names)), 1)
-            for line, row in _read_rows(path, file):
-                if len(found.rows) == most:
-                    return found
-                if len(row) != len(names):
-                    raise _refuse_ragged(found, line, row)
-                found.lines.append(line)
-                found.rows.append(row)
-    except OSError as error:
-        kind = DataNotFoundError if isinstance(error, FileNotFoundError) else DataError
-        what = one_line(f"{path} cannot be read: {error.strerror}")
-        raise kind(what, expected="a CSV file", todo="correct the path, or remove what is there") from error
-    return CsvFile(path, names, found.rows, found.lines, True)
+    with open_regular(path) as file:
+        names = _read_names(path, file.readline())
+        found = TableFile(path, names, [], [], False)
+        most = max(min(rows, cells // len(names)), 1)
+        for line, row in _read_rows(path, file):
+            if len(found.rows) == most:
+                return found
+            if len(row) != len(names):
+                raise _refuse_ragged(found, line, row)
+            found.lines.append(line)
+            found.rows.append(row)
+    return replace(found, is_whole=True)
 
 
-def refuse_names(file: CsvFile) -> None:
-    """Raises a DataError if the first line is data, or occurs again, or does not give each column a name of its own."""
+def check(file: TableFile, first: TableFile) -> None:
+    """Checks the names of a file's columns, also against those of the first file.
+
+    Raises:
+        DataError: They are others; or the line is data, occurs again, or does not give each column a name of its own.
+    """
+    if file.names != first.names:
+        raise _refuse_header(file, first)
     names, place, expected = file.names, f"line 1 of {file.path}", "a line of names, each of another column"
     what = ""
     # pandas writes 0, 1, 2, … for columns without names.
@@ -96,6 +67,23 @@ def refuse_names(file: CsvFile) -> None:
         what, todo = f"{place} has a name twice, and CsvExampleGen only one of the columns: {twice}", "rename one"
     if what:
         raise DataError(one_line(what), expected=expected, todo=todo)
+
+
+def scan(path: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the cell of a column in all rows; a cell that is not there is empty."""
+    with open_regular(path) as file:
+        rows = csv.reader(line.decode(errors="replace") for line in file)
+        index = next(rows).index(name)
+        for row in rows:
+            if row:
+                yield rows.line_num, row[index] if len(row) > index else ""
+
+
+def holds_features(path: Path) -> bool:
+    """Returns whether no column is one of images."""
+    with open_regular(path) as file:
+        head = file.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
+    return not {re.sub(r'[\s"\0]', "", name).lower() for name in re.split("[,;\t]", head)}.intersection(PATHS)
 
 
 def _read_names(path: Path, head: bytes) -> tuple[str, ...]:
@@ -151,7 +139,7 @@ def _once(text: str) -> Iterator[str]:
     raise csv.Error("a quote is not closed")
 
 
-def _refuse_ragged(file: CsvFile, line: int, row: list[str]) -> DataError:
+def _refuse_ragged(file: TableFile, line: int, row: list[str]) -> DataError:
     more = len(row) > len(file.names)
     return DataError(
         one_line(f"line {line:,} of {file.path} has {len(row):,} cells: {_shorten(','.join(row))}"),
@@ -175,3 +163,13 @@ def _is_data(name: str, cells: tuple[str, ...]) -> bool:
 
 def _shorten(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _refuse_header(file: TableFile, first: TableFile) -> DataError:
+    pairs = enumerate(zip((*file.names, "nothing"), (*first.names, "nothing")), 1)
+    number, (one, other) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+    return DataError(
+        one_line(f"line 1 of {file.path} has {one} for column {number:,}, where {first.path} has {other}"),
+        expected="the same names in the same order",
+        todo="correct the line, or leave out the file",
+    )

@@ -143,5 +143,5 @@ def refuse_columns(columns: Sequence[str], names: Sequence[str], table: Any) -> 
         one_line(f"{table} has {len(found) or 'no'} columns named {searched}"),
         expected="commas between columns" if len(columns) == 1 and re.search("[;\t]", columns[0]) else expected,
         todo="name the columns image (or path, file, filename), label (or class), and split if there are several; or, "
-        "for a table of features, declare it by data.csv",
+        f"for a table of features, declare it by data{Path(str(table)).suffix.lower()}",
     )

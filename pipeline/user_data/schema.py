@@ -8,11 +8,9 @@ from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DataError, DataValidationError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.user_data.csv_file import BYTES, EMPTY, FLOAT, INT, KINDS, kind_of
 from tfx_estimator.pipeline.user_data.reading import listed
 from tfx_estimator.pipeline.user_data.table import TableReading
-
-_WORDS = {INT: "whole numbers", FLOAT: "numbers with a point", BYTES: "words"}
+from tfx_estimator.pipeline.user_data.table_file import BYTES, EMPTY, FLOAT, INT, KINDS, WORDS, kind_of
 
 
 def read_schema(text: str, place: str) -> Any:
@@ -89,6 +87,7 @@ def _differences(schema: Any, reading: TableReading) -> Iterator[str]:
             continue
         kind = kinds.get(known.type, column.kind) if is_checked(known) and column.kind != EMPTY else column.kind
         # Rows that were not read may yet be of the greater kind.
-        if column.kind != kind and (reading.is_whole or KINDS.index(column.kind) > KINDS.index(kind)):
-            cell = next((cell for cell in column.values if kind_of(cell) == column.kind), "")
-            yield f"column {column.name} holds {_WORDS[column.kind]} ({cell!r}), not {_WORDS[kind]}"
+        is_known = reading.is_whole or reading.key != "csv"
+        if column.kind != kind and (is_known or KINDS.index(column.kind) > KINDS.index(kind)):
+            cell = next((cell for cell in column.values if kind_of(cell) == column.kind), next(iter(column.values), ""))
+            yield f"column {column.name} holds {WORDS[column.kind]} ({cell!r}), not {WORDS[kind]}"

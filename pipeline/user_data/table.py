@@ -1,36 +1,36 @@
-"""A CSV table of features, read before Beam reads it: its columns as CsvExampleGen infers them, and what is doubtful.
+"""A table of features, read before Beam reads it: its columns as TFX's ExampleGen infers them, and what is doubtful.
 
 Small tables are read as a whole; of others, the first rows of each file.
 """
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 import glob
 import heapq
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.user_data.csv_file import FLOAT, INT, CsvFile, read_file, refuse_names
+from tfx_estimator.pipeline.user_data import csv_file, parquet_file, record_file
 from tfx_estimator.pipeline.user_data.names import SUFFIXES, entries, is_visible
-from tfx_estimator.pipeline.user_data.read import PATHS
+from tfx_estimator.pipeline.user_data.read import is_prepared
 from tfx_estimator.pipeline.user_data.reading import listed
 from tfx_estimator.pipeline.user_data.spans import split_pattern
 from tfx_estimator.pipeline.user_data.table_checks import Cells, find_doubts, refuse_kinds, refuse_label
+from tfx_estimator.pipeline.user_data.table_file import FLOAT, INT, Cell, TableFile, unite
+
+# By the key of `data` that names its files.
+FORMATS: Mapping[str, Any] = {"csv": csv_file, "parquet": parquet_file, "tfrecord": record_file}
 
 # The most that is read of all files.
 _ROWS, _CELLS = 20_000, 1_000_000
 _VALUES = 1_000
-_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,13 @@ class Column:
     """A column of the rows read.
 
     Args:
-        kind: `int`, `float` or `bytes`, as CsvExampleGen infers it of these rows; empty if all cells are.
+        kind: `int`, `float` or `bytes`, as TFX's ExampleGen infers it of these rows; empty if all cells are.
         missing: The number of empty cells.
         distinct: The number of different values.
         values: Value -> how often; of more than 1,000, the most frequent ones.
         lowest: The lowest finite number; None for words.
         highest: The highest one.
+        length: The most values that a row has.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Column:
     values: Mapping[str, int]
     lowest: Optional[float] = None
     highest: Optional[float] = None
+    length: int = 1
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class TableReading:
         rows: The number of rows read; if whole, of all.
         rows_by_split: Of these, if splits have files of their own.
         doubts: What may be wrong -> the columns, each with the first cell that shows it.
+        key: Of its format, in FORMATS.
     """
 
     place: str
@@ -73,6 +76,7 @@ class TableReading:
     is_whole: bool
     rows_by_split: Mapping[str, int] = field(default_factory=dict)
     doubts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    key: str = "csv"
 
     def column(self, name: str) -> Optional[Column]:
         """Returns the column of a name; None if there is none."""
@@ -83,39 +87,50 @@ class TableReading:
         yield from (f"{why}: {listed(found)}" for why, found in self.doubts.items())
 
 
-def read_table(pattern: str, files_by_split: Optional[Mapping[str, str]] = None, label: str = "") -> TableReading:
+def read_table(
+    pattern: str,
+    files_by_split: Optional[Mapping[str, str]] = None,
+    label: str = "",
+    key: str = "csv",
+    may_lack: bool = False,
+) -> TableReading:
     """Reads a table.
 
     Args:
-        pattern: A CSV file, a folder of them, or a pattern as of `glob`.
+        pattern: A file, a folder of them, or a pattern as of `glob`.
         files_by_split: A pattern of each split's files, relative to the folder; none if rows are split by their hash.
-        label: A column; empty if it is not known, or made by the preprocessing.
+        label: A column; empty if it is not known.
+        key: Of the files' format, in FORMATS.
+        may_lack: Whether the label may be no column: the preprocessing makes it.
 
     Raises:
         DataError: TFX's components would fail, or silently take something else for the data.
     """
-    paths = _find_files(pattern, files_by_split or {})
-    files: dict[Path, CsvFile] = {}
+    paths = _find_files(pattern, files_by_split or {}, FORMATS[key])
+    read: list[TableFile] = []
     unread = list(dict.fromkeys(path for found in paths.values() for path in found))
     place = pattern if len(unread) > 1 else str(unread[0])
     rows, cells = _ROWS, _CELLS
     while unread:
-        file = read_file(unread[0], rows // len(unread), cells // len(unread))
-        if files and (first := next(iter(files.values()))).names != file.names:
-            raise _refuse_header(file, first)
-        refuse_names(file)
-        files[unread.pop(0)] = file
+        file = _read_file(FORMATS[key], unread[0], rows // len(unread), cells // len(unread))
+        FORMATS[key].check(file, (*read, file)[0])
+        read.append(file)
+        unread.pop(0)
         rows, cells = rows - len(file.rows), cells - len(file.rows) * len(file.names)
+    files = {file.path: file for file in unite(read)}
     splits = {split: [files[path] for path in found] for split, found in paths.items()}
     counts = {split: sum(len(file.rows) for file in found) for split, found in splits.items()}
     count, is_whole = _ROWS - rows, all(file.is_whole for file in files.values())
     for split, held in counts.items():
         if held == 0 or count == 1:
-            what = f"{splits[split][0].path} has {'one row' if held else 'names'} only"
+            none = "names only" if file.kinds is None else "no row"
+            what = f"{splits[split][0].path} has {'one row only' if held else none}"
             raise DataError(one_line(what), expected="rows to train with, and others to evaluate with", todo="add them")
-    columns = [Cells(name, index, [*files.values()]) for index, name in enumerate(file.names)]
-    refuse_kinds(columns, splits)
-    if label:
+    names = next(iter(files.values())).names
+    columns = [Cells(name, index, [*files.values()]) for index, name in enumerate(names)]
+    single = [column for column in columns if column.length == 1]
+    refuse_kinds(single, splits)
+    if label and not (may_lack and label not in names):
         refuse_label(columns, label, place, is_whole)
     return TableReading(
         place,
@@ -124,7 +139,8 @@ def read_table(pattern: str, files_by_split: Optional[Mapping[str, str]] = None,
         rows=count,
         is_whole=is_whole,
         rows_by_split=counts if files_by_split else {},
-        doubts=find_doubts(columns, splits, label),
+        doubts=find_doubts(single, splits, label),
+        key=key,
     )
 
 
@@ -135,38 +151,49 @@ def scan_label(reading: TableReading, label: str, are_classes: bool) -> set[str]
         DataError: A row has none, or there are too many classes.
     """
     found: set[str] = set()
+    form = FORMATS[reading.key]
     for path in reading.files:
-        with open_regular(path) as file:
-            rows = csv.reader(line.decode(errors="replace") for line in file)
-            index = next(rows).index(label)
-            for row in rows:
-                if row and not (len(row) > index and row[index]):
-                    what = f"line {rows.line_num:,} of {path} has no value of the label {label}"
-                    raise DataError(one_line(what), expected="one in each row", todo="fill it in, or remove the row")
-                if row and are_classes:
-                    found.add(row[index])
-                    if len(found) > _VALUES:
-                        what = f"the label {label} of {path} holds more than {_VALUES:,} different values"
-                        todo = "name another label, or declare data.task: regression"
-                        raise DataError(one_line(what), expected="the classes to predict", todo=todo)
+        for number, cell in form.scan(path, label):
+            if not cell:
+                what = f"{form.UNIT} {number:,} of {path} has no value of the label {label}"
+                raise DataError(one_line(what), expected="one in each row", todo="fill it in, or remove the row")
+            if are_classes:
+                found.add(cell)
+                if len(found) > _VALUES:
+                    what = f"the label {label} of {path} holds more than {_VALUES:,} different values"
+                    todo = "name another label, or declare data.task: regression"
+                    raise DataError(one_line(what), expected="the classes to predict", todo=todo)
     return found
 
 
-def holds_features(place: str) -> bool:
-    """Returns whether this is a CSV file whose columns name no images, or a pattern or folder of such files."""
+def first_rows(reading: TableReading, count: int) -> list[dict[str, Cell]]:
+    """Reads so many rows at most, of the first file."""
+    file = FORMATS[reading.key].read_file(reading.files[0], count, _CELLS)
+    return [dict(zip(file.names, row)) for row in file.rows]
+
+
+def find_features(place: str) -> str:
+    """Returns the key in FORMATS of a file whose columns name no images, or of a pattern or folder of such files."""
     if os.path.isdir(place):
         held = [(os.path.join(place, name), is_folder) for name, is_folder in entries(place) if is_visible(name)]
-        tables = [path for path, _ in held if path.lower().endswith(".csv")]
-        no_images = not any(is_folder or path.lower().endswith(SUFFIXES) for path, is_folder in held)
-        return no_images and tables != [] and all(map(holds_features, tables))
-    if not (place.lower().endswith(".csv") and os.path.isfile(place)):
-        return place.lower().endswith(".csv") and glob.has_magic(place)
-    with open_regular(Path(place)) as file:
-        head = file.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
-    return not {re.sub(r'[\s"\0]', "", name).lower() for name in re.split("[,;\t]", head)}.intersection(PATHS)
+        if any(is_folder or path.lower().endswith(SUFFIXES) for path, is_folder in held) or is_prepared(Path(place)):
+            return ""
+        tables = {path: key for path, _ in held for key in FORMATS if _is_named(path, key)}
+        keys = {*tables.values()} if all(map(find_features, tables)) else set()
+        return keys.pop() if len(keys) == 1 else ""
+    key = next((key for key in FORMATS if _is_named(place, key)), "")
+    if not os.path.isfile(place):
+        return key if glob.has_magic(place) else ""
+    return key if key and FORMATS[key].holds_features(Path(place)) else ""
+
+
+def _is_named(path: str, key: str) -> bool:
+    return fnmatch.fnmatch(os.path.basename(path).lower(), FORMATS[key].PATTERN)
 
 
 def _to_column(cells: Cells) -> Column:
+    if cells.length > 1:
+        return Column(cells.name, cells.kind, cells.all[""], 0, {}, length=cells.length)
     values = {cell: count for cell, count in cells.all.items() if cell}
     read = {INT: int, FLOAT: float}.get(cells.kind)
     numbers = [number for number in map(read, values) if math.isfinite(number)] if read else []
@@ -175,9 +202,18 @@ def _to_column(cells: Cells) -> Column:
     return Column(cells.name, cells.kind, cells.all[""], len(values), most, low, high)
 
 
-def _find_files(pattern: str, by_split: Mapping[str, str]) -> dict[str, list[Path]]:
+def _read_file(form: Any, path: Path, rows: int, cells: int) -> TableFile:
+    try:
+        return form.read_file(path, rows, cells)  # type: ignore[no-any-return]
+    except OSError as error:
+        kind = DataNotFoundError if isinstance(error, FileNotFoundError) else DataError
+        what = one_line(f"{path} cannot be read: {error.strerror}")
+        raise kind(what, expected=f"a {form.NAME} file", todo="correct the path, or remove what is there") from error
+
+
+def _find_files(pattern: str, by_split: Mapping[str, str], form: Any) -> dict[str, list[Path]]:
     """Returns the files of each split; all under an empty name if no split has files of its own."""
-    folder, last = (pattern, "*.csv") if os.path.isdir(pattern) else os.path.split(pattern)
+    folder, last = (pattern, form.PATTERN) if os.path.isdir(pattern) else os.path.split(pattern)
     found = {}
     for split, each in (by_split or {"": last}).items():
         path = os.path.join(folder, each)
@@ -185,7 +221,7 @@ def _find_files(pattern: str, by_split: Mapping[str, str]) -> dict[str, list[Pat
             held = [name for name, _ in entries(folder)] if os.path.isdir(folder) else []
             raise DataNotFoundError(
                 one_line(f"there is no file {path}" + (f", of the split {split}" if split else "")),
-                expected="a CSV file, a folder with files *.csv, or a pattern such as data/*.csv",
+                expected=f"a {form.NAME} file, a folder of {form.PATTERN}, or a pattern such as data/{form.PATTERN}",
                 todo=f"correct it; {folder} holds {listed(held)}" if held else "correct it",
             )
         found[split] = paths
@@ -193,7 +229,7 @@ def _find_files(pattern: str, by_split: Mapping[str, str]) -> dict[str, list[Pat
 
 
 def _match(pattern: str) -> list[Path]:
-    """Returns what CsvExampleGen reads for a pattern: hidden files as well."""
+    """Returns what TFX's ExampleGen reads for a pattern: hidden files as well."""
     if os.path.exists(pattern):
         return [Path(pattern)]
     if len(days := split_pattern(pattern)) > 1:
@@ -201,13 +237,3 @@ def _match(pattern: str) -> list[Path]:
     folder, last = os.path.split(pattern)
     folders = filter(os.path.isdir, glob.glob(folder or os.curdir))
     return sorted(Path(each, name) for each in folders for name in fnmatch.filter(os.listdir(each), last))
-
-
-def _refuse_header(file: CsvFile, first: CsvFile) -> DataError:
-    pairs = enumerate(zip((*file.names, "nothing"), (*first.names, "nothing")), 1)
-    number, (one, other) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
-    return DataError(
-        one_line(f"line 1 of {file.path} has {one} for column {number:,}, where {first.path} has {other}"),
-        expected="the same names in the same order",
-        todo="correct the line, or leave out the file",
-    )

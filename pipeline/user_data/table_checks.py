@@ -8,12 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Optional
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.user_data.csv_file import BYTES, DATE, EMPTY, FLOAT, INT, KINDS, CsvFile, kind_of
 from tfx_estimator.pipeline.user_data.reading import listed
+from tfx_estimator.pipeline.user_data.table_file import BYTES, DATE, EMPTY, FLOAT, INT, KINDS, TableFile, kind_of
 
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
 _ZERO_FIRST = re.compile(r"0\d+")
@@ -28,21 +28,27 @@ _ENOUGH = 50
 class Cells:
     """The cells of a column, counted: of all files, and of each."""
 
-    def __init__(self, name: str, index: int, files: Sequence[CsvFile]) -> None:
+    def __init__(self, name: str, index: int, files: Sequence[TableFile]) -> None:
         self.name, self.index, self.files = name, index, files
-        self.by_file = [Counter(map(itemgetter(index), file.rows)) for file in files]
-        self.all: Counter[str] = Counter()
+        self.by_file: list[Counter[Any]] = [Counter(map(itemgetter(index), file.rows)) for file in files]
+        # Of a cell with several values, see `length`, most checks know nothing.
+        self.all: Counter[Any] = Counter()
         for each in self.by_file:
             self.all.update(each)
-        self.kinds = {cell: kind_of(cell) for cell in self.all}
+        told = next((file.kinds for file in files if file.kinds), None)
+        self.is_told = told is not None
+        self.kinds = {cell: (told[name] if told else kind_of(cell)) if cell else EMPTY for cell in self.all}
         self.kind = self.kind_in(self.all)
+        self.length = max((len(cell) for cell in self.all if isinstance(cell, tuple)), default=1)
 
     def kind_in(self, cells: Collection[str]) -> str:
         """Returns the kind that CsvExampleGen infers if these are all cells."""
         return max((self.kinds[cell] for cell in cells), key=KINDS.index, default=EMPTY)
 
     def strays(self) -> list[str]:
-        """Returns the cells that make words of a column whose other cells are numbers."""
+        """Returns the cells that make words of a column whose other cells are numbers; none if the file tells kinds."""
+        if self.is_told:
+            return []
         numbers = sum(n for cell, n in self.all.items() if self.kinds[cell] in (INT, FLOAT) or _NUMBER.fullmatch(cell))
         words = [cell for cell, kind in self.kinds.items() if kind == BYTES]
         return words if numbers and numbers >= _MOST * (self.all.total() - self.all[""]) else []
@@ -51,13 +57,13 @@ class Cells:
         """Returns the cells that are numbers, but not finite ones."""
         return [cell for cell, kind in self.kinds.items() if kind == FLOAT and not math.isfinite(float(cell))]
 
-    def find(self, cells: Collection[str], files: Sequence[CsvFile] = ()) -> tuple[str, CsvFile, int]:
+    def find(self, cells: Collection[Any], files: Sequence[TableFile] = ()) -> tuple[Any, TableFile, int]:
         """Returns the first of these cells, and its file and row."""
         rows = ((row[self.index], file, number) for file in files or self.files for number, row in enumerate(file.rows))
         return next(found for found in rows if found[0] in cells)
 
 
-def refuse_kinds(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]]) -> None:
+def refuse_kinds(columns: Sequence[Cells], splits: Mapping[str, Sequence[TableFile]]) -> None:
     """Raises a DataError for numbers in one file where another has words, or a split other numbers.
 
     Each split's kinds are its own, the schema's those of the first: read by it, others give "Feature had wrong type".
@@ -91,6 +97,9 @@ def refuse_label(columns: Sequence[Cells], name: str, place: str, is_whole: bool
         near = difflib.get_close_matches(name.strip().lower(), names, n=1)
         what, expected = f"{place} has no column {name}", f"one of its columns: {listed([*names.values()], 30)}"
         todo = f"set data.label to {names[near[0]] if near else 'one of them'}"
+    elif column.length > 1:
+        what = f"the label {name} of {place} has up to {column.length:,} values a row"
+        expected, todo = "one value", "set data.label to another column, or write one value into it"
     elif wrong := [""] if column.all[""] else column.infinite() or [*filter(_is_mistake, column.strays())]:
         cell, file, row = column.find(wrong)
         count = sum(column.all[each] for each in wrong)
@@ -104,7 +113,7 @@ def refuse_label(columns: Sequence[Cells], name: str, place: str, is_whole: bool
         raise DataError(one_line(what), expected=expected, todo=todo)
 
 
-def find_doubts(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]], name: str) -> dict[str, list[str]]:
+def find_doubts(columns: Sequence[Cells], splits: Mapping[str, Sequence[TableFile]], name: str) -> dict[str, list[str]]:
     """Returns what may be wrong -> the columns, each with the first cell that shows it."""
     doubts: dict[str, list[str]] = {}
     label = next((column for column in columns if column.name == name), None)
@@ -114,9 +123,9 @@ def find_doubts(columns: Sequence[Cells], splits: Mapping[str, Sequence[CsvFile]
             if cells:
                 cell, file, row = column.find(cells)
                 count, rows = sum(column.all[each] for each in cells), column.all.total()
-                shown = f" ({cell!r} in line {file.lines[row]:,} of {file.path.name}; {count:,} of {rows:,} rows)"
+                shown = f" ({cell!r} in {file.where(row)} of {file.path.name}; {count:,} of {rows:,} rows)"
             doubts.setdefault(why, []).append(column.name + shown)
-    seen: dict[tuple[str, ...], str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
     for split, files in splits.items() if len(splits) > 1 else ():
         places = {tuple(row): file.place(number) for file in files for number, row in enumerate(file.rows)}
         if again := [row for row in places if row in seen]:
@@ -168,7 +177,7 @@ def _is_mistake(cell: str) -> bool:
     return _is_absent(cell) or bool(_NUMBER.fullmatch(cell))
 
 
-def _refuse_kind(column: Cells, cells: Collection[str], files: Sequence[CsvFile], other: str) -> DataError:
+def _refuse_kind(column: Cells, cells: Collection[str], files: Sequence[TableFile], other: str) -> DataError:
     cell, file, row = column.find(cells, files)
     return DataError(
         one_line(f"column {column.name} is {cell!r} in {file.place(row)}, but {other}"),

@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from tests.e2e.conftest import Workdir
 from tests.examples import copy_example
 from tests.root import ROOT, run_python
+from tests.table_files import read_columns, write_parquet, write_records
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.user_data.embedded_tables import place_of
+from tfx_estimator.pipeline.user_data.table import read_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -201,6 +204,40 @@ def test_the_paths_of_a_table_are_compared_row_by_row(tmp_path):
     assert (found["examples"], pair["agreement"] >= 0.95) == (198, True)
     # Cells of a row on which they disagree.
     assert pair["agreement"] == 1 or "mean_area: " in file.with_suffix(".html").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_parquet_and_tfrecord_files_train_what_the_csv_file_trains(tmp_path):
+    columns = read_columns(place_of("cancer"))
+    write_parquet(tmp_path / "p" / "cancer.parquet", columns)
+    write_records(tmp_path / "r" / "cancer.tfrecord.gz", columns)
+    workdir, found, statistics = Workdir(tmp_path / "runs"), {}, {}
+    for name, table in {"c": "csv: cancer", "p": "parquet: p", "r": "tfrecord: r"}.items():
+        (tmp_path / f"{name}.yaml").write_text(
+            f"name: {name}\ndata: {{{table}, label: benign}}\n"
+            "trainer: {model: linear, train_steps: 50, global_batch_size: 32}\n"
+        )
+        workdir.run(f"{name}.yaml", cwd=tmp_path)
+        found[name] = workdir.summary(name)
+        assert (found[name]["blessed"], found[name]["training"]["last_step"]) == (True, 50)
+        assert found[name]["pushed"]
+        for split in ("train", "eval"):
+            (file,) = (tmp_path / "runs" / name).rglob(f"statistics/*/Split-{split}/FeatureStats.pb")
+            kept = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+            features = {feature.path.step[0]: feature for feature in kept.datasets[0].features}
+            statistics.setdefault(split, []).append((kept.datasets[0].num_examples, features))
+    for of_csv, *others in statistics.values():
+        for other in others:
+            assert other == of_csv
+    for name in "pr":
+        assert found[name]["examples"] == found["c"]["examples"]
+        assert found[name]["metrics"] == pytest.approx(found["c"]["metrics"], abs=1e-6)
+
+    # The pushed model takes rows of either.
+    for inputs, output in {"p/cancer.parquet": "scored.parquet", "r/cancer.tfrecord.gz": "scored.csv"}.items():
+        run_python("-m", "tfx_estimator", "predict", "runs/p", inputs, "--output", output, cwd=tmp_path)
+        assert len(read_table(str(tmp_path / output), key=output.partition(".")[2]).column("class").values) == 2
 
 
 @pytest.mark.long

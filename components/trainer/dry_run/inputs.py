@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
 import inspect
-import itertools
 import json
 import os
 from collections.abc import Callable
@@ -19,9 +17,10 @@ import tensorflow as tf
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.model_fn.bridge import tf1
-from tfx_estimator.pipeline.base.files import open_regular
 from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.table import read_declared
+from tfx_estimator.pipeline.user_data.table import first_rows
+from tfx_estimator.pipeline.user_data.table_file import Cell
 from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.frames import is_users_module
 
@@ -65,19 +64,16 @@ def make_table_inputs(
         features = [schema_pb2.Feature(name=each.name, type=types[each.kind]) for each in reading.columns]
         schema = schema_pb2.Schema(feature=features)
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    with open_regular(reading.files[0]) as file:
-        rows = csv.DictReader(line.decode("utf-8-sig") for line in file)
-        raw = [
-            {name: _value(row.get(name), each) for name, each in spec.items()}
-            for row in itertools.islice(rows, examples)
-        ]
+    rows = first_rows(reading, examples)
+    raw = [{name: _value(row.get(name), each) for name, each in spec.items()} for row in rows]
     return _write_inputs(folder, raw, schema, transform, task, is_table=True)
 
 
-def _value(cell: Optional[str], feature: Any) -> Any:
+def _value(cell: Optional[Cell], feature: Any) -> Any:
     """Returns a cell as a raw feature's value; an empty one is missing."""
+    cells = cell if isinstance(cell, tuple) else [cell] if cell else []
     kinds: dict[Any, Callable[[str], Any]] = {tf.int64: int, tf.float32: float, tf.string: str.encode}
-    values = [kinds[feature.dtype](cell)] if cell else []
+    values = [kinds[feature.dtype](each) for each in cells]
     is_scalar = isinstance(feature, tf.io.FixedLenFeature) and not feature.shape
     return next(iter(values), None) if is_scalar else values
 

@@ -47,7 +47,7 @@ def run(context: TaskContext) -> None:
     tempfile.tempdir = folder
     declaration = Declaration.parse_obj(context.settings.declaration)
     trainer, data = declaration.trainer, declaration.data
-    transform = declaration.transform.of_table() if data.csv else declaration.transform
+    transform = declaration.transform.of_table() if data.is_table else declaration.transform
 
     def begin(what: str) -> None:
         context.progress.write(Event.TRYING, text=what)
@@ -56,7 +56,7 @@ def run(context: TaskContext) -> None:
     # Imports where they are needed, so that errors are reported in order.
     from tfx_estimator.data.sources import open_source
 
-    info = None if data.csv else open_source(data).info
+    info = None if data.is_table else open_source(data).info
     task = Task(CLASSES, LABEL, info.label_names) if info else declared_task(declaration)
     table = {} if info else dataclasses.asdict(task)
     # TFX packages a module file together with its neighbours.
@@ -77,7 +77,9 @@ def run(context: TaskContext) -> None:
         else make_table_inputs(made, data, transform, examples, table)
     )
     records = read_raw(made)
-    if not (data.csv or trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
+    if not (
+        data.is_table or trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()
+    ):
         _check_labels(inputs, records)
     _check_evaluation(declaration, inputs, task)
     # One replica; of the distribution only options stay that a model may refuse.

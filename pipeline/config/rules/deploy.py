@@ -71,11 +71,14 @@ def _root(case: Case) -> Any:
 def _places(case: Case) -> Iterator[dict[str, str]]:
     data = case.data
     # A whole run writes an embedded table where it runs.
-    csv = None if data.csv in TABLES and not case.platform.runs_steps else data.csv
+    is_embedded = data.csv in TABLES
+    tables = {f"data.{key}": (getattr(data, key), "copy it there") for key in data.table_keys}
+    if is_embedded:
+        tables["data.csv"] = (data.csv if case.platform.runs_steps else None, f"copy {place_of(data.table_path)} there")
     places = {
         "data.dataset": (data.dataset if is_path(data.dataset) else None, "copy it there"),
         **{f"data.{key}": (getattr(data, key), "copy it there") for key in ("data_dir", "schema")},
-        "data.csv": (csv, f"copy {place_of(csv) if csv in TABLES else 'it'} there"),
+        **tables,
         "pusher.destination": (case.pusher.destination, "null is `serving` below the pipeline root"),
     }
     allowed = "gs://BUCKET/FOLDER" + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")

@@ -83,12 +83,12 @@ class Case:
     @functools.cached_property
     def reading(self) -> Optional[Reading]:
         """What lies in the folder or table that `data` names; None if it names none of this machine."""
-        return None if self.data.csv else read(self.data.dataset, self.data.splits.names())
+        return None if self.data.is_table else read(self.data.dataset, self.data.splits.names())
 
     @functools.cached_property
     def table(self) -> Union[TableReading, DataError, None]:
-        """What lies in `data.csv`, or why it cannot be read; None without one on this machine."""
-        if not self.data.csv or not is_here(self.data, bool(self.target)):
+        """What lies in the table, or why it cannot be read; None without one on this machine."""
+        if not self.data.is_table or not is_here(self.data, bool(self.target)):
             return None
         try:
             return read_declared(self.data)

@@ -183,13 +183,13 @@ WARM_START = given(
         lambda case: case.trainer.warm_start.blessed,
         Rule(
             f"{_WARM}.blessed",
-            lambda case: not (case.data.csv and case.data.table().has_spans),
+            lambda case: not (case.data.is_table and case.data.table().has_spans),
             "the data are not of days: no earlier one has a model",
             "name the files of each day, data.csv: day-{{SPAN}}/*.csv; or name a model or a checkpoint",
         ),
         Rule(
             f"{_WARM}.blessed",
-            lambda case: case.target or is_address(case.data.csv or ""),
+            lambda case: case.target or is_address(case.data.table_path),
             "which days there are, and which models, is known of this machine's files and runs alone",
             "name a model; or run it on this machine, on files that are here",
         ),

@@ -141,7 +141,7 @@ def _of_run(source: str, run: Run) -> Candidate:
 
 def _of_declaration(source: str, loaded: Loaded) -> Candidate:
     data = loaded.declaration.data
-    if data.csv and kind_of(data) == REGRESSION:
+    if data.is_table and kind_of(data) == REGRESSION:
         raise DeclarationError(
             f"{source}: compare pairs predicted classes, and {data.label} is a number",
             expected="a label of classes",

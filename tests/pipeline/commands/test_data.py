@@ -11,6 +11,7 @@ from tests.data.sizes import opened
 from tests.data.sources.conftest import write_idx
 from tests.folders import write_files
 from tests.root import run_python
+from tests.table_files import write_parquet, write_records
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 
 
@@ -42,6 +43,21 @@ def test_a_table(shown, pets):
     source = opened(**section)
     counts = {split: sum(len(part) for part in parts) for split, parts in source.resolve_disjoint().items()}
     assert counts == {"train": 8, "eval": 4}
+
+
+@pytest.mark.parametrize(("key", "name"), [("parquet", "t.parquet"), ("tfrecord", "t.tfrecord.gz")])
+def test_a_table_of_features_in_other_files(shown, tmp_path, key, name):
+    write = {"parquet": write_parquet, "tfrecord": write_records}[key]
+    write(tmp_path / "in" / name, {"x": [0.5, 1.5] * 20, "tags": [["a", "b"], ["c"]] * 20, "y": [0, 1] * 20})
+    for place in (tmp_path / "in", tmp_path / "in" / name):
+        output, section = shown(place)
+        assert output.startswith(f"table of features: {tmp_path / 'in' / name}\n  40 rows, 3 columns\n")
+        assert "  tags    bytes        0  up to 2 a row\n" in output
+        assert section.pop("splits") == {"train": 2, "eval": 1}
+        assert {*section} == {key, "label"}
+        assert section["label"] == "y"
+        (tmp_path / "t.yaml").write_text(yaml.safe_dump({"name": "t", "data": section}))
+        assert shown(tmp_path / "t.yaml")[0] == output
 
 
 def test_idx_files(shown, tmp_path):

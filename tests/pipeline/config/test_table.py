@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.table_files import write_parquet, write_records
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.data import Splits, Table
@@ -74,16 +75,59 @@ def test_what_does_not_fit_the_table_is_named(declare, override, where):
         declare(["0", "1"] * 4, override)
 
 
+@pytest.mark.parametrize("key", ["parquet", "tfrecord"])
+def test_other_files_give_the_same_task_and_are_named_in_what_is_wrong(tmp_path, key):
+    name = {"parquet": "t.parquet", "tfrecord": "t.tfrecord.gz"}[key]
+    write = {"parquet": write_parquet, "tfrecord": write_records}[key]
+    columns = {"x": [1.5, 2.5] * 20, "word": ["a", "b"] * 20, "y": ["no", "yes"] * 20}
+    (tmp_path / "t.yaml").write_text(_WHOLE.replace("csv: t.csv", f"{key}: {name}"))
+
+    def loaded(*overrides: str) -> Any:
+        return load(tmp_path / "t.yaml", overrides).declaration
+
+    write(tmp_path / name, columns)
+    assert task(loaded()) == Task(BINARY, "y", ("no", "yes"), preprocessed=True)
+    for override, what in {
+        "data.csv=cancer": rf"(?s)data\.{key}: .*data\.csv is declared, too",
+        "data.label=word2": r"data\.label: word2",
+        f"data.{key}=none": rf"(?s)data\.{key}: .*there is no file .*none",
+        'data.splits={train: "a*", eval: "t*"}': "there is no file .*, of the split train",
+    }.items():
+        with pytest.raises(DeclarationError, match=what):
+            loaded(override)
+    write(tmp_path / name, {**columns, "tags": [["a", "b"], []] * 20})
+    with pytest.raises(DeclarationError, match="column tags has up to 2 values a row, which by_schema does not take"):
+        loaded()
+    (tmp_path / "mine.py").write_text("def preprocessing_fn(inputs):\n    return inputs\n")
+    assert task(loaded(f"transform.module_file={tmp_path}/mine.py")).kind == BINARY
+
+
+def test_a_service_needs_the_schema_and_the_task_of_files_elsewhere(tmp_path):
+    (tmp_path / "t.yaml").write_text(_WHOLE.replace("csv: t.csv", "parquet: gs://bucket/days/*.parquet"))
+    with pytest.raises(DeclarationError, match=r"(?s)data\.parquet: .*a table that is not on this machine"):
+        load(tmp_path / "t.yaml")
+    (tmp_path / "schema.pbtxt").write_text('feature { name: "y" type: INT }')
+    data = load(tmp_path / "t.yaml", [f"data.schema={tmp_path}/schema.pbtxt", "data.task=binary"]).declaration.data
+    assert data.table() == Table("gs://bucket/days", "*.parquet", {"train": 2, "eval": 1}, {}, "parquet")
+
+
 @pytest.mark.parametrize("override", ["trainer.model=wide_deep", "data.csv=t.csv"])
 def test_a_table_s_model_needs_a_table_and_a_table_no_images(override):
     with pytest.raises(DeclarationError):
         load("digits", [override])
 
 
-def test_files_and_splits_as_tfx_takes_them():
+def test_files_and_splits_as_tfx_takes_them(tmp_path):
     assert Table.of("/a/b.csv", Splits()) == Table("/a", "b.csv", {"train": 2, "eval": 1}, {})
     assert Table.of("/a/day-*/x.csv", Splits(train=3, eval=1)) == Table(
         "/a", "day-*/x.csv", {"train": 3, "eval": 1}, {}
     )
+    of = {"/a/b.tfrecord.gz": ("/a", "b.tfrecord.gz"), "/a/x-tfrecord-0-of-1": ("/a", "x-tfrecord-0-of-1")}
+    for place, (folder, pattern) in (of | {"/a/tf": ("/a/tf", "*tfrecord*")}).items():
+        assert Table.of(place, Splits(), "tfrecord") == Table(folder, pattern, {"train": 2, "eval": 1}, {}, "tfrecord")
     splits = Splits(train="train-*", eval="eval-*", test="test.csv")
     assert Table.of("/a/b", splits) == Table("/a/b", "*.csv", {}, splits.declared())
+    # Spark names folders as files.
+    (tmp_path / "day.parquet").mkdir()
+    found = Table.of(str(tmp_path / "day.parquet"), Splits(), "parquet")
+    assert (found.folder, found.pattern) == (str(tmp_path / "day.parquet"), "*.parquet")

@@ -128,6 +128,28 @@ def test_rows_come_out_with_the_answers_to_their_examples(run, model, table, tmp
     check_classes(run(model, records)[0], served(model, *EXAMPLES))
 
 
+@pytest.mark.parametrize(("ending", "compression"), [("tfrecord", ""), ("tfrecord.gz", "GZIP")])
+def test_tf_examples_come_out_with_the_answers_as_features(model, table, tmp_path, capsys, ending, compression):
+    named = [{**each, "id": number, "class": b"mine"} for number, each in enumerate(EXAMPLES)]
+    records = write_records(tmp_path / "records", [example(**each) for each in named])
+    output = tmp_path / f"out.{ending}"
+    assert main(["predict", str(model), str(records), "--output", str(output), "--batch-size", "2"]) == 0
+    found = [*tf.data.TFRecordDataset(str(output), compression).as_numpy_iterator()]
+    features = [tf.train.Example.FromString(each).features.feature for each in found]
+    expected = served(model, *EXAMPLES)
+    labels = (b"high", b"middle", b"low")
+    for before, after, scores in zip(named, features, expected, strict=True):
+        assert [*after["predicted_class"].bytes_list.value] == [labels[scores.argmax()]]
+        answered = [after.pop(f"score_{label.decode()}").float_list.value[0] for label in labels]
+        np.testing.assert_allclose(answered, scores, atol=1e-6)
+        after.pop("predicted_class")
+        assert {**after} == {**tf.train.Example.FromString(example(**before)).features.feature}
+    # A row has columns that no tf.Example of it has.
+    assert main(["predict", str(model), str(table), "--output", str(tmp_path / "rows.tfrecord")]) == 2
+    assert f"{table}, line 2 cannot be written as TFRecord" in capsys.readouterr().err
+    assert not (tmp_path / "rows.tfrecord").exists()
+
+
 def test_the_command_of_the_page_writes_the_columns_of_the_page(run, tmp_path, monkeypatch):
     class Yes(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])

@@ -12,7 +12,7 @@ import pytest
 from tests.folders import write_files
 from tests.refusals import refused
 from tfx_estimator.pipeline.base.errors import DataError
-from tfx_estimator.pipeline.user_data.table import TableReading, holds_features, read_table
+from tfx_estimator.pipeline.user_data.table import TableReading, find_features, read_table
 
 TAXI = Path(__file__).resolve().parents[4] / "shared" / "data" / "taxi" / "data.csv"
 # A right one: numbers, words, and a label that neither tells.
@@ -350,7 +350,7 @@ def test_tables_of_images_hold_no_features(tmp_path):
     files = {"a/x.csv": "x,y", "a/schema.pbtxt": "", "b/x.csv": "Image,label", "c/x.csv": "x,y", "c/y.png": ""}
     write_files(tmp_path, {**files, "d/x.csv": "x,y", "d/e/x.csv": "x,y", "f/n": ""})
     found = {
-        place: holds_features(str(tmp_path / place)) for place in ("a/x.csv", "b/x.csv", "?/*.csv", "?/*.png", *"abcdf")
+        place: find_features(str(tmp_path / place)) for place in ("a/x.csv", "b/x.csv", "?/*.csv", "?/*.png", *"abcdf")
     }
     features = {"a/x.csv", "?/*.csv", "a"}
     assert {place for place, each in found.items() if each} == features
