@@ -9,7 +9,7 @@ import inspect
 import itertools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Optional
 
@@ -65,13 +65,16 @@ def make_table_inputs(
         features = [schema_pb2.Feature(name=each.name, type=types[each.kind]) for each in reading.columns]
         schema = schema_pb2.Schema(feature=features)
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    with open_regular(reading.files[0]) as file:
-        rows = csv.DictReader(line.decode("utf-8-sig") for line in file)
-        raw = [
-            {name: _value(row.get(name), each) for name, each in spec.items()}
-            for row in itertools.islice(rows, examples)
-        ]
+    rows = itertools.chain.from_iterable(map(_rows, reading.files))
+    raw = [
+        {name: _value(row.get(name), each) for name, each in spec.items()} for row in itertools.islice(rows, examples)
+    ]
     return _write_inputs(folder, raw, schema, transform, task, is_table=True)
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    with open_regular(path) as file:
+        yield from csv.DictReader(line.decode("utf-8-sig") for line in file)
 
 
 def _value(cell: Optional[str], feature: Any) -> Any:
