@@ -189,6 +189,24 @@ def test_a_preset_of_an_embedded_table_is_blessed_and_then_cached(tmp_path, pres
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("preset", "objective", "path", "best"),
+    [("cancer", "auc", "keras", max), ("diabetes", "average_loss", "estimator", min)],
+)
+def test_a_table_s_model_is_trained_with_the_best_of_the_tuned_values(tmp_path, preset, objective, path, best):
+    workdir = Workdir(tmp_path / "runs")
+    ranges = "{trainer.params.hidden_units: [[2], [32, 16]], trainer.optimizer.learning_rate: [0.0001, 0.05]}"
+    tuned = ("--set", f"tune.ranges={ranges}", "--set", "tune.max_trials=3", "--set", f"tune.objective={objective}")
+    workdir.run(preset, *tuned, "--set", f"trainer.path={path}", cwd=tmp_path)
+    (file,) = (tmp_path / "runs").rglob("trials.json")
+    found = json.loads(file.read_text())
+    scores = [each["metrics"][objective] for each in found["trials"]]
+    assert len(set(scores)) == 3
+    assert found["trials"][scores.index(best(scores))]["values"] == workdir.summary(preset)["tuning"]["values"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_paths_of_a_table_are_compared_row_by_row(tmp_path):
     words = ("compare", "cancer", "--vary", "trainer.path=estimator,keras", "--workdir", str(tmp_path))
     run_python("-m", "tfx_estimator", *words, timeout=580)
