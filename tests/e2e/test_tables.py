@@ -197,12 +197,26 @@ def test_a_table_s_model_is_trained_with_the_best_of_the_tuned_values(tmp_path, 
     workdir = Workdir(tmp_path / "runs")
     ranges = "{trainer.params.hidden_units: [[2], [32, 16]], trainer.optimizer.learning_rate: [0.0001, 0.05]}"
     tuned = ("--set", f"tune.ranges={ranges}", "--set", "tune.max_trials=3", "--set", f"tune.objective={objective}")
-    workdir.run(preset, *tuned, "--set", f"trainer.path={path}", cwd=tmp_path)
+    workdir.run(preset, *tuned, "--set", f"trainer.path={path}", cwd=tmp_path, seconds=500)
     (file,) = (tmp_path / "runs").rglob("trials.json")
     found = json.loads(file.read_text())
     scores = [each["metrics"][objective] for each in found["trials"]]
     assert len(set(scores)) == 3
-    assert found["trials"][scores.index(best(scores))]["values"] == workdir.summary(preset)["tuning"]["values"]
+    assert found["best"] == workdir.summary(preset)["tuning"]["best"] == scores.index(best(scores)) + 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_strategies_of_a_table_are_measured(tmp_path):
+    words = ("bench", "strategies", "diabetes", "--strategies", "mirrored:2", "--paths", "estimator,keras")
+    few = ("--steps", "20", "--warmup", "5", "--rounds", "1", "--no-input-share")
+    run_python("-m", "tfx_estimator", *words, *few, "--workdir", str(tmp_path), timeout=580)
+    (file,) = tmp_path.rglob("strategies.json")
+    found = json.loads(file.read_text())
+    assert list(found["strategies"]) == [
+        f"{path} {name}" for path in ("estimator", "keras") for name in ("one_core", "mirrored:2")
+    ]
+    assert {each["examples"] for each in found["measurements"]} == {20 * 32.0}
 
 
 @pytest.mark.long
