@@ -44,6 +44,15 @@ class DataSet:
         """True for two classes of which the second is predicted."""
         return False
 
+    @property
+    def is_regression(self) -> bool:
+        """True if a number is predicted; there are no classes then, and labels are float64."""
+        return False
+
+    def name_of(self, label: float) -> str:
+        """Returns a class, or a number, as a page shows it."""
+        return f"{label:.6g}" if self.is_regression else self.names[int(label)]
+
     def batches(self, split: str, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yields (serialized examples, contents, labels) of at most `most` examples; objects, objects, int64 [batch].
 

@@ -216,7 +216,25 @@ def test_the_strategies_of_a_table_are_measured(tmp_path):
     assert list(found["strategies"]) == [
         f"{path} {name}" for path in ("estimator", "keras") for name in ("one_core", "mirrored:2")
     ]
-    assert {each["examples"] for each in found["measurements"]} == {20 * 32.0}
+    assert {each["examples_per_step"] for each in found["measurements"]} == {32.0}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_paths_of_a_regression_are_compared_and_its_worst_mistakes_are_rows(tmp_path):
+    words = ("compare", "diabetes", "--vary", "trainer.path=estimator,keras_custom_loop", "--workdir", str(tmp_path))
+    run_python("-m", "tfx_estimator", *words, "--set", "trainer.train_steps=100", timeout=580)
+    (file,) = tmp_path.rglob("compare.json")
+    found = json.loads(file.read_text())
+    one, other = found["candidates"].values()
+    assert one["parameters"] == other["parameters"]
+    # Where progression is 25 to 346.
+    assert max(one["rmse"]["value"], other["rmse"]["value"]) <= 65
+    (pair,) = found["pairs"].values()
+    assert 0 < pair["mean_apart"] < pair["most_apart"]
+    assert pair["mse"]["low"] < pair["mse"]["value"] < pair["mse"]["high"]
+    page = file.with_name("compare.html").read_text()
+    assert page.count('class="cells"') == 20
 
 
 @pytest.mark.long
