@@ -140,7 +140,7 @@ def files_of(examples: Output) -> dict[str, list[str]]:
 def read_statistics(data: DataSet) -> dict[str, Statistics]:
     """Counts the classes of each split, and the pixels of a sample of its images."""
     if not data.shape:
-        raise LeftOutError("The examples are rows of a table: `tfx-estimator data` describes its columns.")
+        raise LeftOutError("The examples are rows of a table.")
     return {split: _read_split(data, split) for split in data.files}
 
 
