@@ -52,6 +52,16 @@ def _serve(pushed: str, rows: list[dict[str, str]], words: tuple[str, ...]) -> d
     return {name: value.numpy() for name, value in signature(tf.constant(list(map(example, rows)))).items()}
 
 
+def _serve_columns(pushed: str, rows: list[dict[str, str]], words: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Returns the same by the signature that takes a tensor a column."""
+    columns = {
+        name: tf.constant([row[name] if name in words else float(row[name] or "nan") for row in rows])
+        for name in rows[0]
+    }
+    signature = tf.saved_model.load(pushed).signatures["columns"]
+    return {name: value.numpy() for name, value in signature(**columns).items()}
+
+
 def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_path):
     folder = copy_example("canned-estimator-csv", tmp_path)
     (whole,) = re.findall(r"```yaml\n(name: cancer\n.*?)```", (ROOT / "docs" / "tables.md").read_text(), re.DOTALL)
@@ -73,6 +83,8 @@ def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_
     rows[0]["size"], rows[0]["worst_area"] = "", ""
     answers = _serve(results["pushed"], rows, ("size",))
     assert np.mean((answers["scores"][:, 1] > 0.5) == labels) >= 0.95
+    by_column = _serve_columns(results["pushed"], rows, ("size",))
+    np.testing.assert_allclose(by_column["probabilities"], answers["scores"], atol=1e-6)
     workdir.run(*run, cwd=folder)
     assert {state for node, state in workdir.states("cancer").items() if node != "BaselineResolver"} == {"cached"}
     # The same network, steps and optimizers by Keras; other first weights.
@@ -82,6 +94,8 @@ def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_
     assert losses[0] == pytest.approx(losses[1], abs=0.05)
     assert (by_keras["blessed"], by_keras["training"]["last_step"]) == (True, 200)
     answered = _serve(by_keras["pushed"], rows, ("size",))
+    by_column = _serve_columns(by_keras["pushed"], rows, ("size",))
+    np.testing.assert_allclose(by_column["probabilities"], answered["probabilities"], atol=1e-6)
     assert np.abs(answered["probabilities"] - answers["scores"]).mean() <= 0.05
 
 
