@@ -89,11 +89,12 @@ def _distribution(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> D
     missing = 1 - filled / rows if rows else 0.0
     if not filled:
         return Distribution(missing)
+    buckets: list[Any] = []
     if feature.WhichOneof("stats") == "num_stats":
         low, high = stats.min, stats.max
         text = f"{show_number(stats.mean)} ± {show_number(stats.std_dev)}, {show_number(low)} to {show_number(high)}"
         kind = statistics_pb2.Histogram.STANDARD
-        buckets = next((each.buckets for each in stats.histograms if each.type == kind), [])
+        buckets = next((list(each.buckets) for each in stats.histograms if each.type == kind), [])
         ends = [f"{show_number(each.low_value)} to {show_number(each.high_value)}" for each in buckets]
     elif feature.WhichOneof("stats") == "string_stats":
         buckets = list(stats.rank_histogram.buckets)[: 2 * _WORDS]

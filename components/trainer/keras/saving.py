@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -111,7 +111,7 @@ class ServedModel(tf.Module):
         self._image_shape, self._encoded = settings.image_shape, settings.encoded
         self._is_table, self._label = bool(settings.table), declared.label
         # Not as attributes, which a tf.Module would track, and wrap.
-        self._columns = functools.partial(dict, declared.columns)
+        self._columns: Callable[[], dict[str, tf.TensorSpec]] = functools.partial(dict, declared.columns)
         self._from_columns = functools.partial(from_columns, spec=declared.served_spec)
         self._parse = functools.partial(tf.io.parse_example, features=declared.served_spec)
         self._shape = () if self._is_table else declared.served_spec[IMAGE].shape
