@@ -11,3 +11,5 @@ EXAMPLES = "examples"
 IMAGES = "images"
 # PNG or JPEG files.
 ENCODED = "encoded"
+# A table's columns, a tensor each.
+COLUMNS = "columns"

@@ -77,6 +77,9 @@ def give_room(schema: schema_pb2.Schema, splits: Sequence[statistics_pb2.Dataset
         feature.ClearField("value_count")
         share = min(filled(split, feature.name) for split in splits) - MORE_EMPTY
         feature.presence.min_fraction = max(0, math.floor(100 * share) / 100)
+        if not feature.presence.min_fraction:
+            # Another day may have none at all.
+            feature.ClearField("presence")
         if feature.HasField("bool_domain"):  # which has no share of other words
             words = filter(None, (feature.bool_domain.true_value, feature.bool_domain.false_value))
             feature.ClearField("bool_domain")

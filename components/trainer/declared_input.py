@@ -51,6 +51,16 @@ class DeclaredInput:
         """The spec of the raw features that a served model takes."""
         return {name: each for name, each in self.feature_spec.items() if name not in (self.label, self.weight)}
 
+    @property
+    def columns(self) -> dict[str, tf.TensorSpec]:
+        """The specs of the same features as columns, [batch]; none if an example may have several values of one."""
+        single = [
+            isinstance(each, tf.io.VarLenFeature) or getattr(each, "shape", None) in ([], [1], (), (1,))
+            for each in self.served_spec.values()
+        ]
+        specs = {name: tf.TensorSpec([None], each.dtype, name) for name, each in self.served_spec.items()}
+        return specs if all(single) else {}
+
     def require(self, *names: str) -> None:
         """Refuses a preprocessing_fn that lacks the label, or one of these features."""
         missing = {self.label, *names} - set(self.transformed_spec)
@@ -112,6 +122,21 @@ def table_params(declared: DeclaredInput, task: Task) -> dict[str, Any]:
         "label_mean": mean,
         "label_deviation": deviation,
     }
+
+
+def from_columns(columns: dict[str, tf.Tensor], spec: dict[str, Any]) -> dict[str, Any]:
+    """Returns columns, [batch], as `tf.io.parse_example` returns examples; NaN and the empty word are missing."""
+    found: dict[str, Any] = {}
+    for name, values in columns.items():
+        if not isinstance(spec[name], tf.io.VarLenFeature):
+            found[name] = tf.reshape(values, [-1, *spec[name].shape])
+            continue
+        # NaN differs from itself.
+        rows = tf.where(tf.not_equal(values, "") if values.dtype == tf.string else tf.equal(values, values))
+        shape = tf.stack([tf.size(values, tf.int64), 1])
+        indices = tf.pad(rows, [[0, 0], [0, 1]])
+        found[name] = tf.SparseTensor(indices, tf.gather_nd(values, rows), shape)
+    return found
 
 
 def _moments(declared: DeclaredInput) -> tuple[float, float]:

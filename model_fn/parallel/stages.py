@@ -144,7 +144,15 @@ def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
 
 def flops(operations: Iterable[tf.Operation]) -> int:
     """Counts floating-point operations, from known shapes; a multiply-add counts as two."""
-    return sum(tf_ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value or 0 for op in operations)
+    return sum(map(_flops, operations))
+
+
+def _flops(op: tf.Operation) -> int:
+    try:
+        return tf_ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value or 0
+    except ValueError:
+        # Its shape depends on the examples' values, such as the number of categories that are given.
+        return 0
 
 
 def balanced(costs: Sequence[int], count: int) -> list[int]:

@@ -184,6 +184,8 @@ def _evaluate(
     metrics = {"average_loss": tf.compat.v1.metrics.mean(per_example, weights)}
     if not head.is_regression:
         metrics["accuracy"] = tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=-1), weights)
+    if head.is_binary:
+        metrics["auc"] = tf.compat.v1.metrics.auc(labels, tf.nn.softmax(logits)[:, 1], weights)
     loss = tf.nn.weighted_moments(per_example, 0, weights)[0] if head.weight else tf.reduce_mean(per_example)
     return tf.estimator.EstimatorSpec(ModeKeys.EVAL, loss=loss, eval_metric_ops=metrics)
 

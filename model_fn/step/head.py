@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.user_models.keras_model import predictions
-from tfx_estimator.pipeline.config.task import REGRESSION
+from tfx_estimator.pipeline.config.task import BINARY, REGRESSION
 
 # The served output of a regression, as that of TensorFlow's canned Estimators.
 _PREDICTIONS = "predictions"
+# Thresholds of an AUC, as in TensorFlow's canned Estimators.
+_THRESHOLDS = 200
 # 16-bit dtypes of logits seen by this process.
 HALVES: set[str] = set()
 
@@ -74,18 +77,21 @@ class Head:
             of steps.
         deviation: See `mean`; what is served is in the label's unit.
         weight: The feature with the examples' weights, [batch]; empty for none.
+        is_binary: Evaluations report an AUC as well.
     """
 
     is_regression: bool = False
     mean: float = 0.0
     deviation: float = 1.0
     weight: str = ""
+    is_binary: bool = False
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Head:
         """Returns the head by a model_fn's params: `task`, `weight`, `label_mean` and `label_deviation`."""
         moments = params.get("label_mean", 0.0), params.get("label_deviation", 1.0)
-        return cls(params.get("task") == REGRESSION, *moments, params.get("weight", ""))
+        task = params.get("task")
+        return cls(task == REGRESSION, *moments, params.get("weight", ""), task == BINARY)
 
     def losses(self, labels: tf.Tensor, outputs: tf.Tensor, **options: Any) -> tf.Tensor:
         """Returns the loss of each example, [batch]; `options` are those of `classification_loss`."""
@@ -106,11 +112,25 @@ class Head:
         """Returns the number of correctly classified examples; 0 of a regression."""
         return tf.zeros([], dtype) if self.is_regression else count_hits(outputs, labels, dtype)
 
+    def by_score(self, outputs: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Returns the weights of the examples of each label by their score between two thresholds, [thresholds, 2]."""
+        scores = tf.nn.softmax(as_float(outputs))[:, 1]
+        places = tf.maximum(tf.cast(tf.math.ceil(scores * (_THRESHOLDS - 1)), tf.int32) - 1, 0)
+        by_label = tf.one_hot(labels, 2, dtype=weights.dtype) * weights[:, tf.newaxis]
+        return tf.math.unsorted_segment_sum(by_label, places, _THRESHOLDS)
+
     def answers(self, outputs: tf.Tensor, label_names: Sequence[str] = ()) -> dict[str, tf.Tensor]:
         """Returns what is served: see `predictions`; of a regression `predictions`, float32 [batch, 1]."""
         if not self.is_regression:
             return predictions(outputs, label_names)
         return {_PREDICTIONS: tf.cast(outputs, tf.float32) * self.deviation + self.mean}
+
+
+def auc(by_score: np.ndarray) -> float:
+    """Returns the area under the ROC curve, of sums of `Head.by_score`; 0 if there is one class only."""
+    above = np.cumsum(by_score[::-1], axis=0)[::-1]
+    negatives, positives = (above / np.maximum(above[0], 1e-12)).T
+    return float(np.sum((negatives[:-1] - negatives[1:]) * (positives[:-1] + positives[1:]) / 2))
 
 
 OF_CLASSES = Head()

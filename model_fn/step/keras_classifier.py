@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 # Keys of the values that a training or evaluation step returns.
 LOSS = "loss"
 ACCURACY = "accuracy"
+BY_SCORE = "by_score"
 # In float16 only.
 LOSS_SCALE, SKIPPED = "loss_scale", "skipped_steps"
 
@@ -123,7 +124,7 @@ class KerasClassifier(tf.keras.Model):
 
         Returns:
             `loss` and, of classes, `accuracy` summed over this replica's examples, and their number, `examples`; or, if
-            examples have weights, the sums of what these weigh. float64.
+            examples have weights, the sums of what these weigh. Of two classes also those of `Head.by_score`. float64.
         """
         features, labels = data[0], flat(data[1])
         logits = self(features, training=False)
@@ -133,6 +134,8 @@ class KerasClassifier(tf.keras.Model):
         if not self._head.is_regression:
             hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float64)
             sums[ACCURACY] = tf.reduce_sum(hits * weights)
+        if self._head.is_binary:
+            sums[BY_SCORE] = self._head.by_score(logits, labels, weights)
         return sums
 
     def _named(self, values: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

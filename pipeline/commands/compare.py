@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         say(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     if failure is not None:
         raise failure
-    require_equal(found.spread, args.require_equal)
+    require_equal(found.spread, args.require_equal, found.apart)
     return 0
 
 
@@ -98,12 +98,12 @@ def _check_points(points: Optional[float]) -> None:
         )
 
 
-def require_equal(spread: float, points: Optional[float]) -> None:
-    """Raises NotEqualError if accuracies are further apart than a number of percentage points; None is no limit."""
+def require_equal(spread: float, points: Optional[float], apart: str) -> None:
+    """Raises NotEqualError if candidates are further apart than a number of percentage points; None is no limit."""
     # The tolerance is for rounding: accuracies are quotients.
     if points is not None and spread > points + 1e-9:
         raise NotEqualError(
-            f"the accuracies are {spread:.2f} points apart",
+            apart,
             expected=f"at most {points:g}, by --require-equal",
             todo="see compare.html: which classes and examples differ",
         )

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 HELP = "estimate the cost of training, without training: parameters, FLOPs, memory, bytes over the wire"
 _EPILOG = """\
-One step is built with the declared batch, and not run; no data are read, and no cluster is started.
+One step is built with the declared batch, and not run; no cluster is started. No images are read, and of a table the
+first rows.
 
   tfx-estimator estimate cifar10 --set trainer.global_batch_size=4096
 """

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number, shorthand
+from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION
 
 # Evaluation metrics of a network that is not compiled, such as a built-in one.
 METRICS = ("accuracy", "average_loss", "loss")
+# Of tables, by the task.
+METRICS_OF_TABLES = {BINARY: ("auc", *METRICS), CLASSES: METRICS, REGRESSION: ("average_loss", "loss")}
+# Of two classes, TensorFlow's canned Estimators report these as well.
+METRICS_OF_CANNED = ("auc_precision_recall", "precision", "recall")
 # The short form of such a section: the metric.
 BY_METRIC: Mapping[str, Any] = {"short_form": {"type": "string", "minLength": 1}, "expand": shorthand("metric", str)}
 _LESS = re.compile(

@@ -31,7 +31,7 @@ class Memory:
     # Further memory at a step's peak: its batch, layer outputs, copies of oneDNN.
     activations: int
     input: int  # prefetched batches
-    data: Optional[int]  # training files kept in memory; None if the data set is not prepared
+    data: Optional[int]  # training files kept in memory; None if their number is unknown
     runtime: int  # of a process before it trains
     replicas: int
     held_by_servers: bool  # whether slots and weights are on parameter servers
@@ -104,7 +104,7 @@ class Estimate:
         if self.devices:
             notes.append("The layers are on several devices: the memory of the replica is the sum over them.")
         if self.memory.data is None:
-            notes.append("The data set is not prepared: the part of it that is kept in memory is not counted.")
+            notes.append("The number of examples is not known yet: those that are kept in memory are not counted.")
         return notes
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def make_estimate(declaration: Declaration, found: Mapping[str, Any]) -> Estimat
         wire=wire_of(trainer, found),
         unseen=tuple(found["unseen"]),
         devices=tuple(_devices(trainer, found)),
-        counted_as=tuple(_counted_as(trainer, found["table_bytes"])),
+        counted_as=tuple(_counted_as(trainer, found)),
     )
 
 
@@ -198,9 +198,11 @@ def _devices(trainer: TrainerSection, found: Mapping[str, Any]) -> Iterator[Devi
         yield Device(name, held["weight_bytes"], gradients, held["slot_bytes"], activations)
 
 
-def _counted_as(trainer: TrainerSection, tables: int) -> Iterator[str]:
-    """Yields notes on options that are counted as something else."""
-    if tables and trainer.distribution.train.replicas > 1 and trainer.sync_every is None:
+def _counted_as(trainer: TrainerSection, found: Mapping[str, Any]) -> Iterator[str]:
+    """Yields notes on what is counted as something else."""
+    if rows := found["first_rows"]:
+        yield f"Words and categories are counted in the table's first {rows:,} rows: more of them take more weights."
+    if found["table_bytes"] and trainer.distribution.train.replicas > 1 and trainer.sync_every is None:
         compressed = ", without compression" if trainer.distribution.train.gradient_compression != "none" else ""
         yield (
             f"Gradients of embeddings are counted as whole tables{compressed}; on the Keras paths the rows of a batch "

@@ -161,8 +161,8 @@ class CompareResult:
 
     @property
     def spread(self) -> float:
-        """The difference between the highest and the lowest accuracy, in percentage points."""
-        return self.found["spread_points"]
+        """The difference between the highest and the lowest accuracy, in percentage points; or of RMSEs, in percent."""
+        return self.found["spread_percent" if "spread_percent" in self.found else "spread_points"]
 
     def to_dataframe(self) -> pd.DataFrame:
         """Returns a table with a row for each candidate; the others are compared with the first."""
@@ -171,9 +171,8 @@ class CompareResult:
         rows = [
             {
                 "name": name,
-                "accuracy": each["accuracy"]["value"],
-                "loss": each["loss"]["value"],
-                "difference": self.found["pairs"].get(name, {}).get("accuracy", {}).get("value"),
+                **{score: each[score]["value"] for score in self._scores},
+                "difference": self.found["pairs"].get(name, {}).get(self._compared, {}).get("value"),
                 "p": self.found["pairs"].get(name, {}).get("p"),
                 **each["metrics"],
                 **each["training"],
@@ -187,11 +186,17 @@ class CompareResult:
 
     def _repr_html_(self) -> str:
         found = self.found["candidates"]
-        rows = [
-            (name, f"{each['accuracy']['value']:.4f}", f"{each['loss']['value']:.4f}") for name, each in found.items()
-        ]
+        rows = [(name, *(f"{each[score]['value']:.4f}" for score in self._scores)) for name, each in found.items()]
         text = "".join(f"<div>{html.escape(each)}</div>" for each in (*self.conclusions, self.folder))
-        return table(("candidate", "accuracy", "loss"), rows) + text
+        return table(("candidate", *self._scores), rows) + text
+
+    @property
+    def _scores(self) -> tuple[str, ...]:
+        return ("rmse", "mae") if "spread_percent" in self.found else ("accuracy", "loss")
+
+    @property
+    def _compared(self) -> str:
+        return "mse" if "spread_percent" in self.found else "accuracy"
 
 
 @dataclass(frozen=True, repr=False)

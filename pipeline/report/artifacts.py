@@ -33,6 +33,8 @@ class Output:
 
 # (component, name of the output) -> artifact.
 Outputs = Mapping[tuple[str, str], Output]
+# The nodes that describe the rows of a table: of days, one a day, StatisticsGen.7.
+_STATISTICS = "StatisticsGen"
 # The node that reads images.
 EXAMPLE_GEN = "TfdsExampleGen"
 # A service's prefix for a custom property that has the same name as one of the type.
@@ -61,6 +63,13 @@ def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:
         )
         for event in written
     }
+
+
+def statistics_of(outputs: Outputs, days: int = 1) -> list[Output]:
+    """Returns the statistics of a table's rows: of days, those of the last ones, in their order."""
+    found = {node: made for (node, key), made in outputs.items() if key == "statistics"}
+    by_day = {int(node.partition(".")[2] or 0): each for node, each in found.items() if node.startswith(_STATISTICS)}
+    return [by_day[day] for day in sorted(by_day)][-max(days, 1) :]
 
 
 def outputs_from_json(tasks: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Outputs:

@@ -120,8 +120,40 @@ class Evaluation:
     worst: list[dict[str, Any]]  # mistakes: `shown`, `truth`, `predicted`, and numbers
 
 
-def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
+@dataclass(frozen=True)
+class NumberEvaluation:
+    """Results of a regression on the evaluation examples, in the label's unit."""
+
+    examples: int
+    mae: float
+    rmse: float
+    bias: float  # mean of prediction less label
+    output: str
+    notes: list[str]  # a sentence each
+    worst: list[dict[str, Any]]  # farthest predictions: `shown`, `truth`, `predicted`, `error`, `position`
+
+
+def _evaluate_numbers(data: DataSet, predictions: Predictions) -> NumberEvaluation:
+    errors = predictions.probabilities[:, 0] - predictions.labels
+    worst = [
+        {
+            "shown": data.show(each.content),
+            "truth": data.name_of(each.label),
+            "predicted": data.name_of(each.predicted),
+            "error": each.predicted - each.label,
+            "position": each.position,
+        }
+        for each in predictions.worst
+    ]
+    root = float(np.sqrt((errors**2).mean()))
+    found = float(np.abs(errors).mean()), root, float(errors.mean())
+    return NumberEvaluation(len(errors), *found, predictions.output, predictions.notes, worst)
+
+
+def evaluate(data: DataSet, predictions: Predictions) -> Evaluation | NumberEvaluation:
     """Scores predictions."""
+    if data.is_regression:
+        return _evaluate_numbers(data, predictions)
     labels, probabilities, names = predictions.labels, predictions.probabilities, data.names
     matrix = confusion(labels, probabilities.argmax(axis=1), len(names))
     calibration = calibrate(labels, probabilities)
@@ -145,8 +177,8 @@ def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
         [
             {
                 "shown": data.show(each.content),
-                "truth": names[each.label],
-                "predicted": names[each.predicted],
+                "truth": data.name_of(each.label),
+                "predicted": data.name_of(each.predicted),
                 "probability": each.probability,
                 "of_truth": each.of_label,
                 "loss": each.loss,

@@ -44,6 +44,15 @@ class DataSet:
         """True for two classes of which the second is predicted."""
         return False
 
+    @property
+    def is_regression(self) -> bool:
+        """True if a number is predicted; there are no classes then, and labels are float64."""
+        return False
+
+    def name_of(self, label: float) -> str:
+        """Returns a class, or a number, as a page shows it."""
+        return f"{label:.6g}" if self.is_regression else self.names[int(label)]
+
     def batches(self, split: str, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yields (serialized examples, contents, labels) of at most `most` examples; objects, objects, int64 [batch].
 
@@ -131,7 +140,7 @@ def files_of(examples: Output) -> dict[str, list[str]]:
 def read_statistics(data: DataSet) -> dict[str, Statistics]:
     """Counts the classes of each split, and the pixels of a sample of its images."""
     if not data.shape:
-        raise LeftOutError("The examples are rows of a table: `tfx-estimator data` describes its columns.")
+        raise LeftOutError("The examples are rows of a table.")
     return {split: _read_split(data, split) for split in data.files}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -28,14 +29,14 @@ _CLOSE = 1e-3
 
 @dataclass(frozen=True)
 class Mistake:
-    """An example whose class was predicted wrong."""
+    """An example whose class was predicted wrong, or whose number is far from the prediction."""
 
     position: int  # in the split, in the order of its files
-    label: int
-    predicted: int
+    label: float
+    predicted: float
     probability: float  # of the predicted class
     of_label: float  # probability of the true class
-    loss: float
+    loss: float  # of a regression the squared error, without probabilities
     content: bytes  # of the example, to show it
 
 
@@ -43,8 +44,8 @@ class Mistake:
 class Predictions:
     """The model's predictions of the evaluation examples."""
 
-    labels: np.ndarray  # the true classes; int64 [examples]
-    probabilities: np.ndarray  # float32 [examples, classes]
+    labels: np.ndarray  # the true classes, int64 [examples]; or numbers, float64
+    probabilities: np.ndarray  # float32 [examples, classes]; of a regression the numbers, float64 [examples, 1]
     worst: list[Mistake]  # with the highest losses, in descending order
     output: str  # name of the served output
     notes: list[str] = field(default_factory=list)  # a sentence each
@@ -71,7 +72,8 @@ def predict(
     folder = path_utils.serving_model_path(model_uri)
     name, key = _evaluated(outputs)
     # Chooses the output like the Evaluator, if the evaluation does not name it.
-    scores_are = choose_scores(read_outputs(folder, name), key or declared, len(data.names))
+    count = 1 if data.is_regression else len(data.names)
+    scores_are = choose_scores(read_outputs(folder, name), key or declared, count)
     signature = tf.saved_model.load(folder).signatures[name]
     argument = _argument(signature)
     labels, scores = [], []
@@ -80,8 +82,12 @@ def predict(
     deadline, seen = time.monotonic() + seconds, 0
     for serialized, raw, truth in data.batches(split, most):
         got = signature(**{argument: tf.constant(serialized)})[scores_are.key].numpy()
-        probabilities, note = to_probabilities(got, len(data.names), scores_are, not notes if seen else None)
-        worst += _mistakes(seen, raw, truth, probabilities)
+        if data.is_regression:
+            probabilities, note = got.reshape([len(truth), -1])[:, :1].astype(np.float64), ""
+            worst += _farthest(seen, raw, truth, probabilities[:, 0])
+        else:
+            probabilities, note = to_probabilities(got, count, scores_are, not notes if seen else None)
+            worst += _mistakes(seen, raw, truth, probabilities)
         worst = sorted(worst, key=lambda mistake: -mistake.loss)[:WORST]
         labels.append(truth)
         scores.append(probabilities)
@@ -91,8 +97,8 @@ def predict(
             break
     if not seen:
         raise LeftOutError("There are no evaluation examples.")
-    if seen < (count := data.counts.get(split, seen)):
-        notes.append(f"Only the first {seen:,} of the {count:,} evaluation examples were predicted.")
+    if seen < (known := data.counts.get(split, seen)):
+        notes.append(f"Only the first {seen:,} of the {known:,} evaluation examples were predicted.")
     return Predictions(np.concatenate(labels), np.concatenate(scores), worst, scores_are.key, notes, scores_are.of_two)
 
 
@@ -161,4 +167,20 @@ def _mistakes(first: int, raw: np.ndarray, labels: np.ndarray, probabilities: np
             raw[index],
         )
         for index in wrong[np.argsort(-entropies[wrong], kind="stable")][:WORST]
+    ]
+
+
+def _farthest(first: int, raw: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> list[Mistake]:
+    """Returns the examples of a batch whose numbers are farthest from the predicted ones."""
+    squares = (predicted - labels) ** 2
+    none = math.nan
+    return [
+        Mistake(
+            first + int(index),
+            float(labels[index]),
+            float(predicted[index]),
+            *(none, none, float(squares[index])),
+            raw[index],
+        )
+        for index in np.argsort(-squares, kind="stable")[:WORST]
     ]

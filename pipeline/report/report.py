@@ -11,6 +11,7 @@ from typing import Any
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
+from tfx_estimator.pipeline.report.columns import describe_columns, is_of_table
 from tfx_estimator.pipeline.report.metrics import chart_tuning, first_metrics, format_metrics, slice_tables
 from tfx_estimator.pipeline.report.page import LeftOutError, attempt, render
 from tfx_estimator.pipeline.report.source import Run, read_versions
@@ -49,7 +50,8 @@ def write_report(run: Run, path: str) -> None:
         "measured": format_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),
         "sliced": slice_tables(run.summary),
         "data": data,
-        "described": attempt(_describe, data),
+        "columns": (of_table := is_of_table(outputs)),
+        "described": attempt(describe_columns, outputs) if of_table else attempt(_describe, data),
         "declared": _declared(run.text),
         "versions": run.summary.get("versions") or read_versions(),
         "versions_are_of_the_run": "versions" in run.summary,

@@ -22,7 +22,7 @@ _COLUMNS, _LONGEST = 12, 40
 
 @dataclass(frozen=True)
 class Rows(DataSet):
-    """The examples of a run on a table, of classes."""
+    """The examples of a run on a table."""
 
     task: Task
     graph: str  # folder of the transform graph
@@ -32,19 +32,25 @@ class Rows(DataSet):
         """True for two classes of which the second is predicted."""
         return self.task.kind == BINARY
 
+    @property
+    def is_regression(self) -> bool:
+        """See `DataSet`."""
+        return self.task.kind == REGRESSION
+
     def batches(self, split: str, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """See `DataSet`; the rows themselves tell them apart. Rows without a label are left out."""
         output = tft.TFTransformOutput(self.graph)
         spec, layer = output.raw_feature_spec(), output.transform_features_layer()
+        dtype = tf.float64 if self.is_regression else tf.int64
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def read(serialized: tf.Tensor) -> tf.Tensor:
-            return tf.cast(tf.reshape(layer(tf.io.parse_example(serialized, spec))[self.task.label], [-1]), tf.int64)
+            return tf.cast(tf.reshape(layer(tf.io.parse_example(serialized, spec))[self.task.label], [-1]), dtype)
 
         records = tf.data.TFRecordDataset(sorted(self.files[split]), "GZIP").take(most).batch(_BATCH)
         for serialized in records.as_numpy_iterator():
             labels = read(tf.constant(serialized)).numpy()
-            known = (labels >= 0) & (labels < len(self.names))
+            known = np.isfinite(labels) if self.is_regression else (labels >= 0) & (labels < len(self.names))
             yield serialized[known], serialized[known], labels[known]
 
     def show(self, content: bytes) -> Shown:
@@ -56,14 +62,13 @@ class Rows(DataSet):
 
 
 def open_rows(outputs: Outputs, examples: Output, task: Task) -> Rows:
-    """Finds the rows of a run; raises LeftOutError if they have no known classes."""
-    if task.kind == REGRESSION:
-        raise LeftOutError("A regression predicts no classes: this page has its metrics and slices.")
+    """Finds the rows of a run; raises LeftOutError if their classes are not known."""
     graph = need(outputs, "Transform", "transform_graph").uri
     # As the Trainer counts them.
     sizes = {} if task.names else categories_of(tft.TFTransformOutput(graph).transformed_metadata.schema)
-    names = list(task.names) or [str(label) for label in range(sizes.get(task.label, 0))]
-    if not names:
+    known = 0 if task.kind == REGRESSION else sizes.get(task.label, 0)
+    names = list(task.names) or [str(label) for label in range(known)]
+    if not names and task.kind != REGRESSION:
         raise LeftOutError(f"How many classes the label {task.label} has is not known.")
     title = f"a table with the label {task.label}"
     return Rows(title, (), names, files_of(examples), {}, task, graph)

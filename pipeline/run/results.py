@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.evaluator import LEAST_SKILL
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.report.artifacts import Output, Outputs, open_store, read_outputs
+from tfx_estimator.pipeline.report.artifacts import Output, Outputs, open_store, read_outputs, statistics_of
 from tfx_estimator.pipeline.report.metrics import (
     ACCURACY,
     COUNT,
@@ -36,8 +36,6 @@ from tfx_estimator.pipeline.report.metrics import (
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 
 EXAMPLE_GEN = "TfdsExampleGen"
-# It counts the rows of tables.
-_STATISTICS = "StatisticsGen"
 # TFMA's prefix of an aggregated metric's name.
 _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
@@ -114,13 +112,6 @@ def _read_examples(results: Summary, examples: Output) -> None:
     for split in examples.read_json("split_names") or ():
         results.examples[split] = int(properties.get(num_examples(split), 0))
         results.evaluated_split = split  # the last one: `test` if declared
-
-
-def statistics_of(outputs: Outputs, days: int) -> list[Output]:
-    """Returns the statistics of a table's rows: of days, those of the last ones, in their order."""
-    found = {node: made for (node, key), made in outputs.items() if key == "statistics"}
-    by_day = {int(node.partition(".")[2] or 0): each for node, each in found.items() if node.startswith(_STATISTICS)}
-    return [by_day[day] for day in sorted(by_day)][-max(days, 1) :]
 
 
 def _count(statistics: Output) -> Iterator[tuple[str, int]]:

@@ -55,6 +55,16 @@ def _serve(pushed: str, rows: list[dict[str, str]], words: tuple[str, ...]) -> d
     return {name: value.numpy() for name, value in signature(tf.constant(list(map(example, rows)))).items()}
 
 
+def _serve_columns(pushed: str, rows: list[dict[str, str]], words: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Returns the same by the signature that takes a tensor a column."""
+    columns = {
+        name: tf.constant([row[name] if name in words else float(row[name] or "nan") for row in rows])
+        for name in rows[0]
+    }
+    signature = tf.saved_model.load(pushed).signatures["columns"]
+    return {name: value.numpy() for name, value in signature(**columns).items()}
+
+
 def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_path):
     folder = copy_example("canned-estimator-csv", tmp_path)
     (whole,) = re.findall(r"```yaml\n(name: cancer\n.*?)```", (ROOT / "docs" / "tables.md").read_text(), re.DOTALL)
@@ -76,6 +86,8 @@ def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_
     rows[0]["size"], rows[0]["worst_area"] = "", ""
     answers = _serve(results["pushed"], rows, ("size",))
     assert np.mean((answers["scores"][:, 1] > 0.5) == labels) >= 0.95
+    by_column = _serve_columns(results["pushed"], rows, ("size",))
+    np.testing.assert_allclose(by_column["probabilities"], answers["scores"], atol=1e-6)
     workdir.run(*run, cwd=folder)
     assert {state for node, state in workdir.states("cancer").items() if node != "BaselineResolver"} == {"cached"}
     # The same network, steps and optimizers by Keras; other first weights.
@@ -85,6 +97,8 @@ def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_
     assert losses[0] == pytest.approx(losses[1], abs=0.05)
     assert (by_keras["blessed"], by_keras["training"]["last_step"]) == (True, 200)
     answered = _serve(by_keras["pushed"], rows, ("size",))
+    by_column = _serve_columns(by_keras["pushed"], rows, ("size",))
+    np.testing.assert_allclose(by_column["probabilities"], answered["probabilities"], atol=1e-6)
     assert np.abs(answered["probabilities"] - answers["scores"]).mean() <= 0.05
 
 
@@ -188,6 +202,56 @@ def test_a_preset_of_an_embedded_table_is_blessed_and_then_cached(tmp_path, pres
     Path(place_of(preset)).unlink()
     workdir.run(preset, cwd=tmp_path)
     assert {state for node, state in workdir.states(preset).items() if node != "BaselineResolver"} == {"cached"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("preset", "objective", "path", "best"),
+    [("cancer", "auc", "keras", max), ("diabetes", "average_loss", "estimator", min)],
+)
+def test_a_table_s_model_is_trained_with_the_best_of_the_tuned_values(tmp_path, preset, objective, path, best):
+    workdir = Workdir(tmp_path / "runs")
+    ranges = "{trainer.params.hidden_units: [[2], [32, 16]], trainer.optimizer.learning_rate: [0.0001, 0.05]}"
+    tuned = ("--set", f"tune.ranges={ranges}", "--set", "tune.max_trials=3", "--set", f"tune.objective={objective}")
+    workdir.run(preset, *tuned, "--set", f"trainer.path={path}", cwd=tmp_path, seconds=500)
+    (file,) = (tmp_path / "runs").rglob("trials.json")
+    found = json.loads(file.read_text())
+    scores = [each["metrics"][objective] for each in found["trials"]]
+    assert len(set(scores)) == 3
+    assert found["best"] == workdir.summary(preset)["tuning"]["best"] == scores.index(best(scores)) + 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_strategies_of_a_table_are_measured(tmp_path):
+    words = ("bench", "strategies", "diabetes", "--strategies", "mirrored:2", "--paths", "estimator,keras")
+    few = ("--steps", "20", "--warmup", "5", "--rounds", "1", "--no-input-share")
+    run_python("-m", "tfx_estimator", *words, *few, "--workdir", str(tmp_path), timeout=580)
+    (file,) = tmp_path.rglob("strategies.json")
+    found = json.loads(file.read_text())
+    assert list(found["strategies"]) == [
+        f"{path} {name}" for path in ("estimator", "keras") for name in ("one_core", "mirrored:2")
+    ]
+    assert {each["examples_per_step"] for each in found["measurements"]} == {32.0}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_paths_of_a_regression_are_compared_and_its_worst_mistakes_are_rows(tmp_path):
+    words = ("compare", "diabetes", "--vary", "trainer.path=estimator,keras_custom_loop", "--workdir", str(tmp_path))
+    run_python("-m", "tfx_estimator", *words, "--set", "trainer.train_steps=100", timeout=580)
+    (file,) = tmp_path.rglob("compare.json")
+    found = json.loads(file.read_text())
+    one, other = found["candidates"].values()
+    assert one["parameters"] == other["parameters"]
+    # Where progression is 25 to 346.
+    assert max(one["rmse"]["value"], other["rmse"]["value"]) <= 65
+    (pair,) = found["pairs"].values()
+    assert 0 < pair["mean_apart"] < pair["most_apart"]
+    assert pair["mse"]["low"] < pair["mse"]["value"] < pair["mse"]["high"]
+    page = file.with_name("compare.html").read_text()
+    assert page.count('class="cells"') == 20
 
 
 @pytest.mark.long

@@ -12,11 +12,14 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
-from tfx_estimator.components.trainer.dry_run.trial import stand_ins
+from tfx_estimator.components.records import read_records
+from tfx_estimator.components.trainer.declared_input import declared_input, table_params
+from tfx_estimator.components.trainer.dry_run.inputs import make_inputs, make_table_inputs
+from tfx_estimator.components.trainer.dry_run.trial import make_job, stand_ins
 from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event, kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
+from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn, make_fn_args
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.pipeline.base.errors import DataError
@@ -24,11 +27,16 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.runtime import parts_at_once
+from tfx_estimator.pipeline.config.table import read_declared
+from tfx_estimator.pipeline.config.table import task as declared_task
+from tfx_estimator.pipeline.config.task import REGRESSION, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source import loader
 
 # Made-up images for the user's preprocessing_fn.
 _EXAMPLES = 16
+# Rows of a table that are preprocessed, for the sizes of vocabularies.
+_ROWS = 5_000
 # A record's features other than pixels, and its overhead in memory.
 _RECORD_BYTES = 64
 
@@ -57,12 +65,13 @@ class Costs:
         forward_flops: Floating-point operations of the batch's loss.
         step_flops: Floating-point operations of the whole step.
         example_bytes: One example as the model's input.
-        resident_bytes: Training files that are kept in memory; None if the data set is not prepared yet.
+        resident_bytes: Training files that are kept in memory; None if the number of examples is unknown.
         runtime_bytes: The process before it trains: interpreter, TensorFlow, TFX.
         unseen: Kinds of operations whose costs are unknown.
         table_bytes: Embedding tables among `trained_bytes`: their gradients are rows, which are never compressed.
         devices: The part of each device that the network is divided among, in the order of the declaration.
         sent_bytes: Transfers between these devices in a step.
+        first_rows: The rows of a table whose words and categories are counted; 0 if all are.
     """
 
     parameters: int
@@ -80,6 +89,7 @@ class Costs:
     table_bytes: int = 0
     devices: tuple[Held, ...] = ()
     sent_bytes: int = 0
+    first_rows: int = 0
 
 
 def run(context: TaskContext) -> None:
@@ -92,7 +102,7 @@ def run(context: TaskContext) -> None:
     begin("opening the data set")
     from tfx_estimator.data.sources import open_source
 
-    source = open_source(declaration.data)
+    source = None if declaration.data.is_table else open_source(declaration.data)
     begin("the import of TensorFlow and TFX")
     # All that training imports counts as a training's memory.
     from tfx_estimator.components.trainer.estimator import path as _estimator  # noqa: F401
@@ -101,17 +111,51 @@ def run(context: TaskContext) -> None:
 
     configure_devices(cpus=_on_cpus(declaration.trainer).logical_cpus)
 
-    begin(f"{declaration.transform.preprocessing_fn or declaration.transform.module_file or 'standardize'}")
-    spec = _spec(declaration, source.info, os.path.join(context.job.training_dir, "inputs"))
-    begin(f"a step of {declaration.trainer.model}, which is built and not run")
-    settings = dataclasses.replace(
-        context.settings, image_shape=source.info.image_shape, label_names=source.info.label_names, declared=()
-    )
-    costs = find_costs(settings, spec)
-    costs = dataclasses.replace(costs, resident_bytes=_resident(declaration, source))
+    begin(f"{declaration.transform.preprocessing_fn or declaration.transform.module_file or 'the preprocessing'}")
+    costs = _of_images(context, declaration, source) if source else _of_table(context, declaration)
     # `default` converts numpy's numbers.
     found = json.loads(json.dumps(dataclasses.asdict(costs), default=int))
     context.progress.write(Event.TRIED, found=found)
+
+
+def _of_images(context: TaskContext, declaration: Declaration, source: ImageSource) -> Costs:
+    spec = _spec(declaration, source.info, os.path.join(context.job.training_dir, "inputs"))
+    context.progress.write(Event.TRYING, text=_step_of(declaration))
+    settings = dataclasses.replace(
+        context.settings, image_shape=source.info.image_shape, label_names=source.info.label_names, declared=()
+    )
+    return dataclasses.replace(find_costs(settings, spec), resident_bytes=_resident(declaration, source))
+
+
+def _of_table(context: TaskContext, declaration: Declaration) -> Costs:
+    """Returns the costs with a table's first rows, which tell the number of its words and categories."""
+    task, transform = declared_task(declaration), declaration.transform.of_table()
+    table = dataclasses.asdict(task)
+    if transform.module_file:
+        loader.install([os.path.dirname(transform.module_file)])
+    folder = os.path.join(context.job.training_dir, "inputs")
+    inputs = make_table_inputs(folder, declaration.data, transform, _ROWS, table)
+    context.progress.write(Event.TRYING, text=_step_of(declaration))
+    settings = dataclasses.replace(context.settings, label_names=task.names, declared=(), table=table)
+    section = declaration.trainer
+    given = make_fn_args(make_job(context.job, settings.with_trainer(**stand_ins(section, 0)), inputs))
+    declared = declared_input(given, section, lambda: 0, task)
+    costs = find_costs(settings, declared.transformed_spec, task, table_params(declared, task))
+    reading, sizes = (
+        read_declared(declaration.data),
+        [len(each) for each in read_records(declared.reader.train_files[0])],
+    )
+    resident = None
+    if reading.is_whole:
+        shares = declaration.data.table().buckets
+        rows = reading.rows * shares["train"] / sum(shares.values()) if shares else reading.rows_by_split["train"]
+        resident = _kept(round(rows), sum(sizes) / len(sizes), section)
+    first = len(sizes) if len(sizes) < reading.rows or not reading.is_whole else 0
+    return dataclasses.replace(costs, resident_bytes=resident, first_rows=first)
+
+
+def _step_of(declaration: Declaration) -> str:
+    return f"a step of {declaration.trainer.model}, which is built and not run"
 
 
 def _of_batch(feature: Any, batch: int) -> Any:
@@ -122,10 +166,19 @@ def _of_batch(feature: Any, batch: int) -> Any:
     return kind([batch, None], feature.dtype)
 
 
-def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
-    """Builds one replica's step."""
+def find_costs(
+    settings: Settings, spec: Mapping[str, Any], task: Optional[Task] = None, of_table: Optional[dict[str, Any]] = None
+) -> Costs:
+    """Builds one replica's step.
+
+    Args:
+        spec: The transformed features, label and weight included.
+        task: Of a table.
+        of_table: Its `table_params`.
+    """
     from tfx_estimator.components.trainer.dry_run import graph_costs
-    from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+    from tfx_estimator.components.trainer.estimator.trainer_fn import params_of
+    from tfx_estimator.components.trainer.keras.model import ModelMaker
 
     assert settings.trainer is not None
     settings = settings.with_trainer(**stand_ins(settings.trainer, len(settings.label_names)))
@@ -136,14 +189,16 @@ def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
     section = _on_cpus(settings.trainer).copy(update={"xla": False, "parallel_parts": 1})
     # One replica's: all are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
-    inputs = {name: each for name, each in spec.items() if name != LABEL}
-    features = {name: _of_batch(each, batch) for name, each in inputs.items()}
-    labels = tf.TensorSpec([batch], tf.int64)
+    label, weight = (task.label, task.weight) if task else (LABEL, "")
+    features = {name: _of_batch(each, batch) for name, each in spec.items() if name != label}
+    labels = tf.TensorSpec([batch], tf.float32 if task and task.kind == REGRESSION else tf.int64)
     if section.path == ESTIMATOR and is_model_fn(function := find_function(section.model or "")):
-        built = _model_fn_step(function, settings, section, features, labels)
+        built = _model_fn_step(function, params_of(section, settings, of_table), features, labels)
     else:
         # The step of the built-in model_fn has the same operations.
-        built = _keras_step(settings, section, inputs, features, labels)
+        inputs = {name: each for name, each in spec.items() if name not in (label, weight)}
+        params = of_table or {"num_classes": len(settings.label_names)}
+        built = _keras_step(ModelMaker.of(section, inputs, params), features, labels)
     trained, others, slots, loss, outputs = built
     forward, step = graph_costs.needed([loss], after=False), graph_costs.needed(outputs)
     # The variables of a v1 graph take no memory yet.
@@ -209,14 +264,13 @@ def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:
     return [each for each in trained if any(each.handle is handle for handle in handles)]
 
 
-def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labels: Any) -> tuple[Any, ...]:
+def _keras_step(maker: Any, features: Any, labels: Any) -> tuple[Any, ...]:
     """Returns the trainable, the other and the optimizer's variables; the loss, and all outputs of a step."""
     from tfx_estimator.components.trainer.estimator.first_call import refuse_compiled
-    from tfx_estimator.components.trainer.keras.model import ModelMaker
     from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
 
-    model = ModelMaker(section, len(settings.label_names), spec).make_compiled(2)
-    if section.path == ESTIMATOR and isinstance(model, CompiledClassifier):
+    model = maker.make_compiled(2)
+    if maker.section.path == ESTIMATOR and isinstance(model, CompiledClassifier):
         refuse_compiled(model.own)
     function = tf.function(model.train_step).get_concrete_function((features, labels))
     graph = function.graph
@@ -227,17 +281,15 @@ def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labe
     return model.trainable_variables, model.non_trainable_variables, slots, loss, outputs
 
 
-def _model_fn_step(function: Any, settings: Settings, section: Any, features: Any, labels: Any) -> tuple[Any, ...]:
+def _model_fn_step(function: Any, params: Mapping[str, Any], features: Any, labels: Any) -> tuple[Any, ...]:
     """Returns the same as `_keras_step`, for a model_fn."""
-    from tfx_estimator.components.trainer.estimator.trainer_fn import params_of
-
     with tf.Graph().as_default() as graph:
         step = tf.compat.v1.train.get_or_create_global_step()
         inputs = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in features.items()}
         arguments: dict[str, Any] = {
             "labels": tf.compat.v1.placeholder(labels.dtype, labels.shape),
             "mode": ModeKeys.TRAIN,
-            "params": params_of(section, settings),
+            "params": params,
             "config": tf.estimator.RunConfig(),
         }
         accepted = inspect.signature(function).parameters
@@ -276,6 +328,11 @@ def _resident(declaration: Declaration, source: ImageSource) -> Optional[int]:
     with contextlib.suppress(DataError):
         if source.is_prepared:
             count = sum(map(len, source.resolve(declaration.data.splits.declared()["train"])))
-            size = count * (source.info.image_bytes + _RECORD_BYTES)
-            return size if size <= declaration.trainer.resident_megabytes << 20 else 0
+            return _kept(count, source.info.image_bytes, declaration.trainer)
     return None
+
+
+def _kept(count: int, example: float, section: TrainerSection) -> int:
+    """Returns the bytes of so many examples, if all are kept in memory; else 0."""
+    size = round(count * (example + _RECORD_BYTES))
+    return size if size <= section.resident_megabytes << 20 else 0

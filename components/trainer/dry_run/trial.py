@@ -93,7 +93,7 @@ def run(context: TaskContext) -> None:
     )
     if declaration.tune is not None and trainer.module_file:
         inputs["hyperparameters"] = [_first_values(declaration.tune, folder)]
-    job = _make_job(context.job, settings, inputs)
+    job = make_job(context.job, settings, inputs)
     name = trainer.model or os.path.basename(trainer.module_file or "")
     if job.path == RUN_FN:
         begin(f"the import of {name}; its run_fn was not called, as it may train for any time")
@@ -117,7 +117,7 @@ def stand_ins(section: TrainerSection, classes: int) -> dict[str, Any]:
     return changed
 
 
-def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
+def make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
     """Makes the job that the Trainer would pass to a task with these inputs."""
     from tfx.types import artifact_utils, standard_artifacts
 

@@ -10,14 +10,14 @@ from typing import Any, Optional
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from tfx_estimator.components.trainer.declared_input import declared_input, table_params
+from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input, from_columns, table_params
 from tfx_estimator.components.trainer.estimator.first_call import FirstCall, call_again, call_first
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import RESIZED, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
 from tfx_estimator.data.encoded_images import decode_encoded
-from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
+from tfx_estimator.data.features import COLUMNS, ENCODED, EXAMPLES, IMAGE, IMAGES
 from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
@@ -64,9 +64,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         first = call_first(function, section, classes, declared.inputs)
         estimator, recorded = _of_network(function, first, section, settings, config, of_table)
     serving = (
-        _of_rows(declared.served_spec, transform, table.label)
-        if table
-        else _serving_receiver_fn(feature_spec, transform, settings)
+        _of_rows(declared, transform, table.label) if table else _serving_receiver_fn(feature_spec, transform, settings)
     )
     evaluated = stacks.current().has_eval_saved_model
     return {
@@ -201,16 +199,28 @@ def _serving_receiver_fn(
 
 
 def _of_rows(
-    asked: dict[str, Any], transform: _Transform, label: str
+    declared: DeclaredInput, transform: _Transform, label: str
 ) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
-    """Makes a `serving_input_receiver_fn` of a table's rows: `examples`, serialized tf.Examples, string [batch]."""
+    """Makes a `serving_input_receiver_fn` of a table's rows.
+
+    `serving_default` takes `examples`, serialized tf.Examples, string [batch]; `columns` a tensor [batch] a column.
+    """
 
     @tf.autograph.experimental.do_not_convert
     def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
-        examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
-        features = transform(tf.io.parse_example(examples, asked))
+        # One graph for both signatures: the input of the other one is empty.
+        optional = tf.compat.v1.placeholder_with_default
+        examples = optional(tf.zeros([0], tf.string), [None], name=EXAMPLES)
+        rows = tf.io.parse_example(examples, declared.served_spec)
+        columns = {name: optional(tf.zeros([0], each.dtype), [None]) for name, each in declared.columns.items()}
+        for name, values in from_columns(columns, declared.served_spec).items():
+            is_sparse = isinstance(values, tf.SparseTensor)
+            join = functools.partial(tf.sparse.concat, expand_nonconcat_dims=True) if is_sparse else tf.concat
+            rows[name] = join(axis=0, **{"sp_inputs" if is_sparse else "values": [rows[name], values]})
+        features = transform(rows)
         features.pop(label, None)
-        return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples})
+        others = {COLUMNS: columns} if columns else {}
+        return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples}, others)
 
     return serving_input_receiver_fn
 

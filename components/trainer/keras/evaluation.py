@@ -24,6 +24,8 @@ from tfx_estimator.components.trainer.observers import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.model_fn.step.compiled_classifier import RETURNED
+from tfx_estimator.model_fn.step.head import auc
+from tfx_estimator.model_fn.step.keras_classifier import BY_SCORE
 from tfx_estimator.pipeline.base.errors import DataError, TrainingError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
@@ -63,8 +65,9 @@ class Evaluation:
         """Evaluates a checkpoint, and reports its metrics.
 
         Returns:
-            The metrics by name: `accuracy`, and the mean `loss` of the examples, also as `average_loss`. They may be
-            NaN: a network with batch normalisation that has seen few batches may recover.
+            The metrics by name: `accuracy` of classes, `auc` of two of a table, and the mean `loss` of the examples,
+            also as `average_loss`. They may be NaN: a network with batch normalisation that has seen few batches may
+            recover.
         """
         restore_weights(self._model, path)
         metrics = self._measure(self._steps)
@@ -82,7 +85,7 @@ class Evaluation:
         """Returns the metrics of so many batches, with the model's current weights."""
         # Those of a user's compiled model.
         self._model.reset_metrics()
-        sums: dict[str, float] = {}
+        sums: dict[str, Any] = {}
         returned: dict[str, tf.Tensor] = {}
         reported = 0.0
         for number, batch in enumerate(self._batches()):
@@ -90,11 +93,11 @@ class Evaluation:
                 break
             summed, returned = self._step(batch)
             for name, value in summed.items():
-                sums[name] = sums.get(name, 0.0) + float(value)
+                sums[name] = sums.get(name, 0.0) + value.numpy()
             if time.monotonic() - reported >= _REPORT_SECONDS:
                 reported = time.monotonic()
                 self._progress.write(Event.EVALUATING, batches=number + 1)
-        examples = sums.pop("examples", 0.0)
+        examples, by_score = sums.pop("examples", 0.0), sums.pop(BY_SCORE, None)
         if not sums:
             raise DataError(
                 "there is no example to evaluate with",
@@ -102,7 +105,9 @@ class Evaluation:
                 todo="check data.splits",
             )
         # Those of a batch may all weigh nothing.
-        metrics = {name: value / examples if examples else math.nan for name, value in sums.items()}
+        metrics = {name: float(value / examples) if examples else math.nan for name, value in sums.items()}
+        if by_score is not None:
+            metrics["auc"] = auc(by_score)
         metrics["average_loss"] = metrics["loss"]
         metrics.update(self._model.own_metrics())
         # Results of a user's test_step: those after the last batch, as in Keras.

@@ -18,6 +18,7 @@ from tfx_estimator.model_fn.step.head import OF_CLASSES, Head
 from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier, is_kept
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import FLOAT16, LossScale, require_declared, stored, use
+from tfx_estimator.model_fn.table_networks import TableNetwork
 from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_own_methods, refuse_step_options
 from tfx_estimator.model_fn.user_models.keras_model import (
     build,
@@ -28,6 +29,7 @@ from tfx_estimator.model_fn.user_models.keras_model import (
 )
 from tfx_estimator.model_fn.user_models.probabilities import assumed, mismatch, refuse_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.known import TABLE_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 Classifier = Union[KerasClassifier, CompiledClassifier, KeptClassifier]
@@ -54,6 +56,17 @@ class ModelMaker:
     function: Optional[Callable] = None
     head: Head = OF_CLASSES
     make_optimizer: Callable[..., DeclaredOptimizer] = DeclaredOptimizer
+
+    @classmethod
+    def of(
+        cls, section: TrainerSection, spec: Mapping[str, Any], params: Mapping[str, Any], trains: bool = True
+    ) -> ModelMaker:
+        """Returns the maker of the declared model; `params`: `num_classes`, and of a table those of `table_params`."""
+        given: dict[str, Any] = {"head": Head.of(params)}
+        if section.model in TABLE_NAMES["trainer.model"]:
+            built_in = TableNetwork(section.model, spec, params)
+            given |= {"function": built_in.network, "make_optimizer": built_in.optimizer}
+        return cls(section, params["num_classes"], spec, trains, **given)
 
     def make(self) -> Classifier:
         """Builds the model with all its variables; without an optimizer, unless the user's model is compiled."""

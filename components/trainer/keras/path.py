@@ -33,14 +33,11 @@ from tfx_estimator.components.trainer.task.user_code import make_fn_args, tell, 
 from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.step.head import Head
 from tfx_estimator.model_fn.step.kept_classifier import KeptClassifier
-from tfx_estimator.model_fn.table_networks import TableNetwork
 from tfx_estimator.model_fn.user_models.warm_start import warm_keras
 from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
-from tfx_estimator.pipeline.config.known import TABLE_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
@@ -140,12 +137,7 @@ class _Task:
         return declared
 
     def _maker(self, section: TrainerSection, trains: bool) -> ModelMaker:
-        params = self._params
-        given: dict[str, Any] = {"head": Head.of(params)}
-        if section.model in TABLE_NAMES["trainer.model"]:
-            built_in = TableNetwork(section.model, self._declared.inputs, params)
-            given |= {"function": built_in.network, "make_optimizer": built_in.optimizer}
-        return ModelMaker(section, params["num_classes"], self._declared.inputs, trains, **given)
+        return ModelMaker.of(section, self._declared.inputs, self._params, trains)
 
     @functools.cached_property
     def _params(self) -> dict[str, Any]:

@@ -13,19 +13,19 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.trackable.resource import CapturableResource
 
 from tfx_estimator.components.trainer.checkpoint import step_of
-from tfx_estimator.components.trainer.declared_input import DeclaredInput
+from tfx_estimator.components.trainer.declared_input import DeclaredInput, from_columns
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
 from tfx_estimator.components.trainer.settings import RESIZED, Settings
 from tfx_estimator.data.encoded_images import decode_encoded
-from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
+from tfx_estimator.data.features import COLUMNS, ENCODED, EXAMPLES, IMAGE, IMAGES
 from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.user_models.warm_start import finalize
 from tfx_estimator.pipeline.base.errors import TrainingError
@@ -110,6 +110,9 @@ class ServedModel(tf.Module):
         self._transform = functools.partial(layer)
         self._image_shape, self._encoded = settings.image_shape, settings.encoded
         self._is_table, self._label = bool(settings.table), declared.label
+        # Not as attributes, which a tf.Module would track, and wrap.
+        self._columns: Callable[[], dict[str, tf.TensorSpec]] = functools.partial(dict, declared.columns)
+        self._from_columns = functools.partial(from_columns, spec=declared.served_spec)
         self._parse = functools.partial(tf.io.parse_example, features=declared.served_spec)
         self._shape = () if self._is_table else declared.served_spec[IMAGE].shape
 
@@ -120,7 +123,15 @@ class ServedModel(tf.Module):
     @tf.autograph.experimental.do_not_convert
     def from_rows(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         """Predicts of a table's rows, serialized tf.Examples, string [batch]."""
-        features = self._transform(self._parse(examples))
+        return self._of_rows(self._parse(examples))
+
+    @tf.autograph.experimental.do_not_convert
+    def from_columns(self, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Predicts of a table's columns, each [batch]."""
+        return self._of_rows(self._from_columns(columns))
+
+    def _of_rows(self, rows: dict[str, Any]) -> dict[str, tf.Tensor]:
+        features = self._transform(rows)
         return self._answers({name: each for name, each in features.items() if name != self._label})
 
     def from_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -149,6 +160,8 @@ class ServedModel(tf.Module):
         traced = {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(by_default).get_concrete_function(examples)
         }
+        if columns := self._columns() if self._is_table else {}:
+            traced[COLUMNS] = tf.function(self.from_columns).get_concrete_function(columns)
         if not self._is_table:
             images = tf.TensorSpec([None, *self._image_shape], tf.uint8, IMAGES)
             traced[IMAGES] = tf.function(self.from_images).get_concrete_function(images)

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.config.known import TABLE_NAMES, expand
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import ON_DEVICES
-from tfx_estimator.pipeline.config.table import is_here, read_declared
+from tfx_estimator.pipeline.config.table import is_here, read_declared, task_of_label
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms.registry import BY_NAME
@@ -94,6 +94,11 @@ class Case:
             return read_declared(self.data)
         except DataError as error:
             return error
+
+    @property
+    def task(self) -> str:
+        """What a table's label asks for; empty if only its rows, which are not here, would tell, or of images."""
+        return task_of_label(self.data, self.table) if isinstance(self.table, TableReading) else self.data.task or ""
 
     @functools.cached_property
     def arguments(self) -> Optional[ast.arguments]:

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.known import PARAMS_OF_TABLES, SHORT_NAMES, TABLE_NAMES
+from tfx_estimator.pipeline.config.best import METRICS, METRICS_OF_CANNED, METRICS_OF_TABLES
+from tfx_estimator.pipeline.config.known import PARAMS_OF_TABLES, TABLE_NAMES, names_of
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given, of_strategy
+from tfx_estimator.pipeline.config.task import BINARY, REGRESSION
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _WARM, _EVALUATOR, _STEPS = "trainer.warm_start", "trainer.distribution.evaluator", "trainer.train_steps"
@@ -245,11 +246,15 @@ def metric_rule(path: str, watched: Callable[[Case], Any]) -> Rule:
     """Returns the rule of a watched metric; `watched` returns the section at the path."""
 
     def find(case: Case) -> Any:
-        metric, near = watched(case).metric, nearest(watched(case).metric, METRICS)
+        known, model = METRICS_OF_TABLES.get(case.task, METRICS), case.trainer.model
+        known += METRICS_OF_CANNED if case.task == BINARY and case.trainer.path == "estimator" else ()
+        metric, near = watched(case).metric, nearest(watched(case).metric, known)
         meant = f"did you mean `{near}`? " if near else ""
-        if case.trainer.model in SHORT_NAMES["trainer.model"] and metric not in METRICS:
-            why = f"the evaluation of {case.trainer.model} reports no `{metric}`"
-            return {"why": why, "fix": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
+        if model in names_of("trainer.model", bool(case.data.csv)) and metric not in known:
+            why = f"the evaluation of {model} reports no `{metric}`"
+            if case.task == REGRESSION:
+                why = f"a regression of {model} is evaluated by its loss, and reports no `{metric}`"
+            return {"why": why, "fix": f"{meant}choose one of {', '.join(known)}", "origin": "trainer.model"}
         if watched(case).better is not None:
             return None
         why = f"it is not clear from its name whether more or less of `{metric}` is better"

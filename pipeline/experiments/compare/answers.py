@@ -54,8 +54,8 @@ class Model:
 class Answers:
     """A model's predictions of the evaluation examples, and its size."""
 
-    labels: np.ndarray  # the true classes; int64 [examples]
-    probabilities: np.ndarray  # float32 [examples, classes]
+    labels: np.ndarray  # the true classes; int64 [examples], or the numbers; float64
+    probabilities: np.ndarray  # float32 [examples, classes]; of a regression the numbers, float64 [examples, 1]
     output: str  # name of the served output
     model_bytes: int  # of the SavedModel's files
     parameters: int  # numbers in its variables
@@ -64,8 +64,8 @@ class Answers:
 
     @property
     def predicted(self) -> np.ndarray:
-        """The predicted classes; int64 [examples]."""
-        return self.probabilities.argmax(axis=1)
+        """The predicted classes, int64 [examples]; or numbers, float64."""
+        return self.probabilities.argmax(axis=1) if self.probabilities.shape[1] > 1 else self.probabilities[:, 0]
 
     def take(self, order: np.ndarray) -> Answers:
         """Returns the answers in another order: the present index of each example, int64 [examples]."""
@@ -131,6 +131,9 @@ def _predict(outputs: Outputs, split: str, declared: str | None, metrics: Sequen
     variables = tf.train.list_variables(os.path.join(saved, "variables", "variables"))
     parameters = [shape for name, shape in variables if not any(part in name for part in _NO_PARAMETERS)]
     labels, probabilities = found.labels, found.probabilities
+    if data.is_regression and metrics:
+        found.notes.append("Of a regression, `evaluator.metrics` are not measured here: `run` does.")
+        metrics = ()
     measured, notes = (
         measure_all(metrics, labels, probabilities, data.names, found.of_two or data.is_binary) if metrics else ({}, [])
     )

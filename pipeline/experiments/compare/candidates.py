@@ -12,8 +12,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.put_values import check_not_set, parse_variations, reworded
-from tfx_estimator.pipeline.config.table import kind_of
-from tfx_estimator.pipeline.config.task import REGRESSION
 from tfx_estimator.pipeline.config.yaml_text import inline, leaves
 from tfx_estimator.pipeline.report.source import Run, find_runs
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
@@ -140,13 +138,6 @@ def _of_run(source: str, run: Run) -> Candidate:
 
 
 def _of_declaration(source: str, loaded: Loaded) -> Candidate:
-    data = loaded.declaration.data
-    if data.is_table and kind_of(data) == REGRESSION:
-        raise DeclarationError(
-            f"{source}: compare pairs predicted classes, and {data.label} is a number",
-            expected="a label of classes",
-            todo="run each declaration, and compare what their evaluations print",
-        )
     name = source if source in presets.names() else os.path.splitext(os.path.basename(source))[0]
     return Candidate(name, source, loaded=loaded)
 

@@ -11,6 +11,12 @@ import numpy as np
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.experiments.compare.answers import Answers, Model
+from tfx_estimator.pipeline.experiments.compare.numbers import (
+    NumberComparison,
+    NumberResult,
+    pair_up_numbers,
+    score_numbers,
+)
 from tfx_estimator.pipeline.experiments.compare.page import find_disagreements, to_html
 from tfx_estimator.pipeline.experiments.compare.replicates import mean_facts, pair_up_seeds, score_seeds
 from tfx_estimator.pipeline.experiments.compare.results import (
@@ -43,6 +49,9 @@ def judge(
     data = open_data(models[0].outputs)
     answers = _paired(answered, data)
     labels = answers[0].labels
+    if data.is_regression:
+        comparison: Comparison = _judge_numbers(models, answers, {**facts, "data": data.title}, failures)
+        return comparison, _page(comparison, models, answers, data)
     entropies = [losses(labels, each.probabilities) for each in answers]
     results = []
     for each, found, loss in zip(models, answers, entropies):
@@ -53,11 +62,8 @@ def judge(
             Result(each.name, each.candidate.source, *scores, *size, facts_of_training, each.cached, metrics)
         )
     notes = _notes(results, answers)
-    # The indices of each candidate's trainings, one or one for each seed.
-    indices: dict[str, list[int]] = {}
-    for index, each in enumerate(models):
-        indices.setdefault(each.candidate.name, []).append(index)
-    names, firsts = list(indices), [own[0] for own in indices.values()]
+    indices = _indices(models)
+    names = list(indices)
     predicted = [each.predicted for each in answers]
     if models[0].candidate.seed is None:
         pairs = pair_up(names, labels, predicted, entropies, data.names)
@@ -75,10 +81,54 @@ def judge(
             if all(np.array_equal(each[0], other) for other in each[1:])
         ]
     comparison = Comparison(results, pairs, len(labels), split, {**facts, "data": data.title}, failures, notes)
+    return comparison, _page(comparison, models, answers, data)
+
+
+def _indices(models: Sequence[Model]) -> dict[str, list[int]]:
+    """Returns the indices of each candidate's trainings, one or one for each seed."""
+    indices: dict[str, list[int]] = {}
+    for index, each in enumerate(models):
+        indices.setdefault(each.candidate.name, []).append(index)
+    return indices
+
+
+def _page(comparison: Comparison, models: Sequence[Model], answers: Sequence[Answers], data: DataSet) -> str:
+    """Returns the page, with the curves and examples of each candidate's first training."""
+    firsts = [own[0] for own in _indices(models).values()]
     trainings = {models[first].candidate.name: attempt(_training, models[first].outputs) for first in firsts}
     values = [{**models[first].candidate.values, "name": ""} for first in firsts]
-    disagreements = attempt(find_disagreements, data, split, [answers[first] for first in firsts])
-    return comparison, to_html(comparison, trainings, values, disagreements)
+    disagreements = attempt(find_disagreements, data, models[0].split, [answers[first] for first in firsts])
+    return to_html(comparison, trainings, values, disagreements)
+
+
+def _judge_numbers(
+    models: Sequence[Model], answers: Sequence[Answers], facts: Mapping[str, Any], failures: Mapping[str, str]
+) -> Comparison:
+    """Compares regressions."""
+    labels, indices = answers[0].labels, _indices(models)
+    predicted = [np.stack([answers[index].predicted for index in own]) for own in indices.values()]
+    results = []
+    for (name, own), numbers in zip(indices.items(), predicted):
+        first, found = models[own[0]], answers[own[0]]
+        trainings = [facts_of(need(models[index].outputs, "Trainer", "model_run").properties) for index in own]
+        roots = [float(np.sqrt(np.mean((each - labels) ** 2))) for each in numbers]
+        seeds = [{"seed": models[index].candidate.seed, "rmse": root} for index, root in zip(own, roots)]
+        results.append(
+            NumberResult(
+                name,
+                first.candidate.source,
+                *score_numbers(numbers - labels),
+                found.output,
+                found.model_bytes,
+                found.parameters,
+                mean_facts(trainings),
+                cached=all(models[index].cached for index in own),
+                replicates=seeds if first.candidate.seed is not None else (),
+            )
+        )
+    notes = _notes(results, [answers[own[0]] for own in indices.values()])
+    pairs = pair_up_numbers(list(indices), labels, predicted)
+    return NumberComparison(results, pairs, len(labels), models[0].split, facts, failures, notes)
 
 
 def _over_seeds(
@@ -138,7 +188,7 @@ def _training(outputs: Outputs) -> Any:
     return read_training(need(outputs, "Trainer", "model_run").uri)
 
 
-def _notes(results: Sequence[Result], answers: Sequence[Answers]) -> list[str]:
+def _notes(results: Sequence[Any], answers: Sequence[Answers]) -> list[str]:
     notes = [f"{result.name}: {note}" for result, each in zip(results, answers) for note in each.notes]
     steps = {result.training.get("last_step") for result in results}
     if len(steps) > 1:

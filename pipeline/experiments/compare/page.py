@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from tfx_estimator.pipeline.base.text import one_line, printable
+from tfx_estimator.pipeline.experiments.compare.numbers import number_facts, pair_facts
 from tfx_estimator.pipeline.experiments.compare.results import ClassDifference, Comparison, Pair, Result, show_p
 from tfx_estimator.pipeline.experiments.compare.statistics import Interval
 from tfx_estimator.pipeline.experiments.side_by_side import (
@@ -40,11 +41,17 @@ def result_rows(comparison: Comparison) -> list[Row]:
     def of_training(name: str, show: Callable[[float], str] = show_number) -> Callable[[Result], Optional[str]]:
         return lambda each: show_fact(each.training, name, show)
 
-    facts: dict[str, Callable[[Result], Optional[str]]] = {
+    of_classes: dict[str, Callable[[Result], Optional[str]]] = {
         "accuracy": lambda each: _show_interval(each.accuracy, "{:.2f}", 100, " %"),
         "mean loss": lambda each: _show_interval(each.loss, "{:.4f}"),
-        **_seed_facts(comparison.results),
-        "calibration error": lambda each: show_percent(each.ece, 2),
+    }
+    if comparison.is_regression:
+        scores = number_facts(comparison.results)
+    else:
+        scores = {**of_classes, **_seed_facts(comparison.results)}
+        scores["calibration error"] = lambda each: show_percent(each.ece, 2)
+    facts: dict[str, Callable[[Result], Optional[str]]] = {
+        **scores,
         **{name: metric(name) for each in comparison.results for name in each.metrics},
         "steps": of_training("last_step"),
         "exported step": of_training("exported_step"),
@@ -81,6 +88,8 @@ def _seed_facts(results: Sequence[Result]) -> dict[str, Callable[[Result], Optio
 
 def pair_rows(comparison: Comparison) -> list[Row]:
     """Returns rows with the differences of each candidate from the first."""
+    if comparison.is_regression:
+        return fact_rows(pair_facts(), comparison.pairs)
     facts: dict[str, Callable[[Pair], Optional[str]]] = {
         "accuracy, points": lambda each: _show_points(each.accuracy),
         "mean loss, higher by": lambda each: _show_interval(each.loss, "{:+.4f}"),
@@ -116,12 +125,12 @@ def show(comparison: Comparison, console: Console) -> None:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """An example for which the candidates predict different classes."""
+    """An example for which the candidates predict different classes, or numbers."""
 
     position: int  # in the split, in the order of the first candidate's files
     shown: Any  # see `DataSet.show`
     truth: str
-    predicted: list[tuple[str, float]]  # class and its probability, by each candidate
+    predicted: list[tuple[str, Optional[float]]]  # class and its probability, by each candidate; or number and None
 
 
 def to_html(
@@ -152,7 +161,7 @@ def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) ->
     """Finds the examples with different predictions whose probabilities differ most, in descending order."""
     predicted = [each.predicted for each in answers]
     base = answers[0].probabilities
-    # Total variation distance.
+    # Total variation distance; of numbers half of their distance.
     apart = np.max([np.abs(each.probabilities - base).sum(axis=1) / 2 for each in answers[1:]], axis=0)
     differ = np.flatnonzero(np.any([each != predicted[0] for each in predicted[1:]], axis=0))
     chosen = differ[np.argsort(-apart[differ], kind="stable")][:_MOST_DISAGREED]
@@ -163,8 +172,14 @@ def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) ->
         Disagreement(
             int(position),
             data.show(contents[int(position)]),
-            data.names[answers[0].labels[position]],
-            [(data.names[each.predicted[position]], float(each.probabilities[position].max())) for each in answers],
+            data.name_of(answers[0].labels[position]),
+            [
+                (
+                    data.name_of(each.predicted[position]),
+                    None if data.is_regression else float(each.probabilities[position].max()),
+                )
+                for each in answers
+            ],
         )
         for position in chosen
     ]

@@ -133,17 +133,39 @@ class Comparison:
         return self.results[0]
 
     @property
+    def is_regression(self) -> bool:
+        """True if numbers were predicted: see `numbers.NumberComparison`."""
+        return False
+
+    @property
     def spread(self) -> float:
         """Difference of the highest and the lowest accuracy, in percentage points."""
         found = [each.accuracy.value for each in self.results]
         return 100 * (max(found) - min(found))
 
+    @property
+    def apart(self) -> str:
+        """The spread in words."""
+        return f"the accuracies are {self.spread:.2f} points apart"
+
     def conclusions(self) -> list[str]:
         """Returns a sentence for each pair, and the common limit of all."""
-        sentences = [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
+        sentences = [self.conclude(pair) for pair in self.pairs]
         # For equal predictions the limit does not matter.
-        once = any(pair.seeds is None and pair.agreement < 1 for pair in self.pairs)
-        return [*sentences, _UNKNOWN] if once else sentences
+        differ = any(map(self.differs, self.pairs))
+        return [*sentences, _UNKNOWN] if differ and not self.base.replicates else sentences
+
+    def differs(self, pair: Any) -> bool:
+        """Returns whether any prediction of a pair differs."""
+        return pair.agreement < 1
+
+    def conclude(self, pair: Any) -> str:
+        """Returns a sentence for a pair."""
+        return _conclude(self.base, pair, len(self.pairs))
+
+    def candidate(self, result: Any) -> dict[str, Any]:
+        """Returns a result for JSON."""
+        return {**asdict(result), **_spreads(result)}
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the comparison for JSON, with null for infinity and NaN, as in the interval of one example's loss."""
@@ -152,10 +174,10 @@ class Comparison:
             "examples": self.examples,
             "split": self.split,
             "base": self.base.name,
-            "spread_points": self.spread,
+            "spread_percent" if self.is_regression else "spread_points": self.spread,
             "conclusions": self.conclusions(),
             "notes": list(self.notes),
-            "candidates": {each.name: {**asdict(each), **_spreads(each)} for each in self.results},
+            "candidates": {each.name: self.candidate(each) for each in self.results},
             "pairs": {each.name: _pair_to_dict(each) for each in self.pairs},
             "failures": dict(self.failures),
         }
@@ -167,9 +189,10 @@ def _spreads(result: Result) -> dict[str, float]:
     return {f"{name}_spread": result.spread(name) for name in ("accuracy", "loss") if result.replicates}
 
 
-def _pair_to_dict(pair: Pair) -> dict[str, Any]:
+def _pair_to_dict(pair: Any) -> dict[str, Any]:
     fields = {name: value for name, value in asdict(pair).items() if value is not None}
-    return {**fields, "mcnemar": {**fields["mcnemar"], "exact": pair.mcnemar.exact}} if pair.mcnemar else fields
+    test = getattr(pair, "mcnemar", None)
+    return {**fields, "mcnemar": {**fields["mcnemar"], "exact": test.exact}} if test else fields
 
 
 def facts_of(properties: Mapping[str, Any]) -> dict[str, float]:

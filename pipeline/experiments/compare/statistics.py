@@ -89,6 +89,14 @@ def mean(values: np.ndarray) -> Interval:
     return Interval(value, value - half, value + half)
 
 
+def normal_p(found: Interval) -> float:
+    """Returns the p of the test whether a mean is 0, by its interval of the normal distribution."""
+    half = found.high - found.value
+    if not half:
+        return 0.0 if found.value else 1.0
+    return float(2 * stats.norm.sf(abs(found.value) * _quantile() / half))
+
+
 def over_seeds(
     values: np.ndarray, base: np.ndarray | None = None, added: Sequence[float] = ()
 ) -> tuple[Interval, float]:

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.drivers import make_execute
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
-from tfx_estimator.model_fn.step.head import Head
-from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.model_fn.step.head import Head, auc
+from tfx_estimator.model_fn.step.keras_classifier import BY_SCORE, KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 STEPS, EXAMPLES = 3, 6
@@ -110,3 +110,21 @@ def test_weights_multiply_the_losses_and_are_no_input_of_the_network():
     np.testing.assert_allclose(classifier.answers(columns, ())["predictions"], network(columns) * 2 + 4, rtol=1e-6)
     values = classifier.train_step(batch)
     assert {name: float(each) for name, each in values.items()} == pytest.approx({"loss": weighted / 2})
+
+
+def test_the_auc_of_two_classes_is_that_of_keras_with_weights_and_in_parts():
+    random = np.random.default_rng(1)
+    # [examples, 3]; the scores are the first two.
+    rows = random.normal(size=[500, 3]).astype("float32")
+    labels = (rows[:, 1] - rows[:, 0] + 2 * random.normal(size=500) > 0).astype("int64")
+    weights = random.uniform(0, 3, 500).astype("float32")
+    network = tf.keras.Sequential([tf.keras.layers.Lambda(lambda rows: rows[:, :2])])
+    head = Head(weight="w", is_binary=True)
+    classifier = KerasClassifier(network, TrainerSection(train_steps=1), head=head)
+    parts = [slice(0, 200), slice(200, 500)]
+    sums = [classifier.test_step(({"x": rows[part], "w": weights[part]}, labels[part])) for part in parts]
+    by_keras = tf.keras.metrics.AUC(200)
+    by_keras.update_state(labels, tf.nn.softmax(rows[:, :2])[:, 1], weights)
+    found = auc(sum(each[BY_SCORE].numpy() for each in sums))
+    assert found == pytest.approx(float(by_keras.result()), abs=1e-6)
+    assert 0.6 < found < 0.9

@@ -237,6 +237,65 @@ def test_updates_that_a_scaled_loss_may_skip_are_counted(make_estimate):
     assert half["memory"]["activations"] < 0.8 * whole["memory"]["activations"]
 
 
+_TABLES = """\
+import tensorflow as tf
+
+
+def network(outputs):
+    inputs = [tf.keras.Input([1], name=name) for name in ("age", "height")]
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(outputs)(tf.keras.layers.Concatenate()(inputs)))
+
+
+def model_fn(features, labels, mode, params, config):
+    column = tf.feature_column
+    towns = column.categorical_column_with_identity("town", params["vocabularies"]["town"])
+    columns = [column.numeric_column("age"), towns]
+    own = tf.estimator.LinearEstimator(tf.estimator.RegressionHead(), columns, optimizer="Adagrad", config=config)
+    return own.model_fn(features, labels, mode, config)
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainer", "parameters", "slots"),
+    [
+        # The town, of 5 categories, is an embedding of 4 numbers; Ftrl has two slots of each wide weight.
+        (
+            {"model": "wide_deep", "params": {"hidden_units": [8]}},
+            5 * 4 + 6 * 8 + 8 + 8 + 1 + 5 + 1,
+            5 * 4 + 65 + 2 * 6,
+        ),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                ({"model": "linear", "path": "keras", "optimizer": {"name": "adam"}}, 2 + 5 + 1, 2 * 8),
+                ({"model": "own_tables:network", "optimizer": {"name": "adam"}}, 2 + 1, 2 * 3),
+                ({"model": "own_tables:model_fn"}, 1 + 5 + 1, 1 + 5 + 1),
+            )
+        ),
+    ],
+)
+def test_the_costs_of_a_table_s_model(estimate, importable, monkeypatch, trainer, parameters, slots):
+    monkeypatch.chdir(importable)
+    (importable / "own_tables.py").write_text(_TABLES)
+    towns = ("Ulm", "Bonn", "Kiel", "Hof")
+    rows = [f"{20 + place % 50},{towns[place % 4]},{150 + place % 47},{place * 0.5}" for place in range(300)]
+    (importable / "people.csv").write_text("\n".join(["age,town,height,income", *rows]))
+    (importable / "people.yaml").write_text(
+        "name: people\ndata: {csv: people.csv, label: income}\ntrainer: {train_steps: 10}\n"
+    )
+    found = estimate("people.yaml", {"optimizer": {"name": "adagrad"}, "global_batch_size": 32, **trainer})
+    assert found["parameters"] == parameters
+    memory = found["memory"]
+    assert memory["gradients"] == 4 * parameters
+    # An optimizer of Keras has its step and its rates in variables, too.
+    assert memory["weights"] == pytest.approx(4 * parameters, abs=32)
+    assert memory["weights"] + memory["slots"] == pytest.approx(4 * (parameters + slots), abs=32)
+    assert found["flops_per_example"]["training"] > found["flops_per_example"]["forward"] > 0
+    # Two thirds of the rows, in the memory of each process.
+    assert 200 * 64 <= memory["data"] <= 200 * 256
+    assert not found["notes"]
+
+
 @pytest.mark.unit
 def test_a_module_file_cannot_be_estimated(tmp_path, cli):
     module = tmp_path / "module.py"

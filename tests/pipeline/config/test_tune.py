@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.rules.tune import combinations, is_whole
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
@@ -188,3 +191,20 @@ def test_rounds_of_hyperband():
     assert Hyperband().rounds(900) == 3  # 100, 300, 900
     assert Hyperband(min_steps=10, factor=2).rounds(80) == 4
     assert Hyperband(min_steps=50).rounds(100) == 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "objective", "path", "right"),
+    [
+        ("cancer", "auc", "keras", True),
+        ("cancer", "precision", "keras", False),
+        ("cancer", "precision", "estimator", True),
+        ("diabetes", "average_loss", "keras", True),
+        ("diabetes", "accuracy", "estimator", False),
+        ("diabetes", "skill", "estimator", False),
+    ],
+)
+def test_the_objective_of_a_table_s_model_is_one_that_its_evaluation_reports(preset, objective, path, right):
+    sets = ["tune.ranges={trainer.params.hidden_units: [[8], [16, 8]]}", f"trainer.path={path}"]
+    with contextlib.nullcontext() if right else pytest.raises(DeclarationError, match=f"reports no `{objective}`"):
+        load(preset, [*sets, f"tune.objective={objective}"])

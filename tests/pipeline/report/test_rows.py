@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import pytest
-
 from tfx_estimator import testing
 from tfx_estimator.data.table_preprocessing import preprocessing_fn
 from tfx_estimator.pipeline.config.task import BINARY, COMPARABLE, REGRESSION, Task
 from tfx_estimator.pipeline.report.artifacts import Output
 from tfx_estimator.pipeline.report.examples import open_data
-from tfx_estimator.pipeline.report.page import LeftOutError
 
 ROWS = [
     {"age": 30.5, "town": "a", "grade": "good"},
@@ -45,7 +42,7 @@ def test_labels_are_those_of_the_preprocessing_and_rows_are_shown_by_their_cells
     ]
 
 
-def test_classes_that_only_transform_knows_are_numbered_and_a_number_has_none():
+def test_classes_that_only_transform_knows_are_numbered():
     import tensorflow_transform as tft
 
     def own(inputs):
@@ -57,5 +54,11 @@ def test_classes_that_only_transform_knows_are_numbered_and_a_number_has_none():
     # Unknown words have a class, of the model too, where they are numbered and where they are -1.
     for preprocessing in (own, without_unknown):
         assert open_data(_outputs(Task("classes", "grade", preprocessed=True), preprocessing)).names == ["0", "1", "2"]
-    with pytest.raises(LeftOutError, match="regression"):
-        open_data(_outputs(Task(REGRESSION, "age", preprocessed=True), preprocessing_fn))
+
+
+def test_a_regression_s_labels_are_numbers_and_a_row_without_one_is_left_out():
+    data = open_data(_outputs(Task(REGRESSION, "age", preprocessed=True), preprocessing_fn))
+    assert (data.names, data.is_regression, data.name_of(30.5)) == ([], True, "30.5")
+    ((_, contents, labels),) = data.batches("eval", -1)
+    assert labels.tolist() == [30.5, 40.0]
+    assert data.show(contents[0]) == [("grade", "good"), ("town", "a")]

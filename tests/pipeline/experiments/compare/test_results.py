@@ -94,10 +94,10 @@ def test_tests_of_several_pairs_are_corrected():
 
 def test_require_equal_fails_above_its_limit():
     found = compared([], [0], [1, 2])
-    require_equal(found.spread, None)
-    require_equal(found.spread, 2.0)
+    require_equal(found.spread, None, found.apart)
+    require_equal(found.spread, 2.0, found.apart)
     with pytest.raises(NotEqualError) as caught:
-        require_equal(found.spread, 1.9)
+        require_equal(found.spread, 1.9, found.apart)
     assert caught.value.exit_code == 8
     assert "2.00 points apart" in caught.value.what
 
