@@ -166,8 +166,8 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
         ("class_weights: [1, -1]", "the value is out of range"),
         ("warm_start: {checkpoint: nowhere}", "there is no such file or folder"),
         ("warm_start: {model: .}", "no weights are there"),
-        ("warm_start: {}", "exactly one of checkpoint and model"),
-        ("warm_start: {checkpoint: a, model: b}", "checkpoint and model are both given"),
+        ("warm_start: {}", "exactly one of checkpoint, model and blessed"),
+        ("warm_start: {checkpoint: a, model: b}", "checkpoint and model are given"),
     ],
 )
 def test_a_wrong_option_is_refused(refuse, good, line, text):
