@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any, Optional
 from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.components.baseline_resolver import data_of
+from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.folders import open_store
 
@@ -23,14 +25,21 @@ class BlessedTraining:
     """A training whose model was blessed.
 
     Args:
-        weights: Its newest checkpoint.
+        weights: The checkpoint of the exported model: the best one, or the last.
+        folder: Of the checkpoints, in the training's folder; TFX's examples have a subfolder.
         transform_graph: The graph whose vocabularies it was trained with.
         day: The newest day that it was trained on, as TFX numbers it.
     """
 
     weights: WarmStart
+    folder: str
     transform_graph: str
     day: int
+
+    @property
+    def goes_on(self) -> dict[str, str]:
+        """The entries of `Settings.goes_on`."""
+        return {"checkpoint": self.weights.prefix, "folder": self.folder, "transform_graph": self.transform_graph}
 
 
 def find_blessed(database: str, name: str, table: Mapping[str, Any], before: int) -> Optional[BlessedTraining]:
@@ -59,11 +68,14 @@ def find_blessed(database: str, name: str, table: Mapping[str, Any], before: int
             each.execution_id for each in store.get_events_by_artifact_ids([model.id]) if each.type == _OUTPUT
         )
         made = _artifacts(store, trained)
-        weights = WarmStart(checkpoint=made[_OUTPUT, "model_run"][0].uri)
+        model_run = made[_OUTPUT, "model_run"][0].uri
+        best = glob.glob(os.path.join(glob.escape(model_run), "best", "best.ckpt-*.index"))
+        place = best[0].removesuffix(".index") if best else checkpoints.folder_of(model_run)
+        weights = WarmStart(checkpoint=place)
         graph = made[_INPUT, "transform_graph"][0].uri
         # Its files may have been removed.
         if weights.prefix and os.path.isdir(graph):
-            return BlessedTraining(weights, graph, day)
+            return BlessedTraining(weights, os.path.relpath(checkpoints.folder_of(model_run), model_run), graph, day)
     return None
 
 

@@ -129,9 +129,7 @@ def create_pipeline(
             files=read_files.hashes(trainer.files),
             rerun=rerun,
             table=dataclasses.asdict(task) if ingested.is_table else {},
-            goes_on={"checkpoint": blessed.weights.prefix, "transform_graph": blessed.transform_graph}
-            if blessed
-            else {},
+            goes_on=blessed.goes_on if blessed else {},
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None

@@ -127,7 +127,7 @@ def _table(declaration: Declaration, kept: str) -> Ingested:
         days=len(table.spans) if days else None,
     )
     examples = _all([each.outputs["examples"] for each in read[first:]])
-    return Ingested((*read, *described, schema, validator), examples, schema.outputs["schema"], task(declaration))
+    return Ingested((*read, *described, schema, validator), examples, schema.outputs["schema"], task(declaration, kept))
 
 
 def _read(data: DataSection, table: Table, day: Optional[int]) -> Any:

@@ -31,7 +31,7 @@ from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.training_claim import only_job
-from tfx_estimator.components.trainer.vocabularies import carry, read_vocabularies
+from tfx_estimator.components.trainer.vocabularies import carry, features_of, read_vocabularies
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
@@ -189,19 +189,25 @@ def _go_on(training_dir: str, transform_graph: str, settings: Settings, declared
     """Begins with the weights and slots of the latest blessed model of an earlier day."""
     label = settings.task.label
     earlier, today = map(read_vocabularies, (settings.goes_on["transform_graph"], transform_graph))
-    if label in earlier and earlier[label] != today.get(label):
+    if label in earlier and (label not in today or earlier[label].words != today[label].words):
         raise UserCodeError(
             f"the classes of the label {label} are others than on the earlier day, or in another order",
             expected="the same vocabulary of the label each day",
             todo="number the label by a fixed list, or remove trainer.warm_start",
         )
-    draft = os.path.join(training_dir, "earlier", "model.ckpt-0")
-    carried = carry(settings.goes_on["checkpoint"], draft, earlier, today, declared)
-    checkpoints.adopt(draft, training_dir)
+    # A name that is not one of a training's checkpoints, if this is killed.
+    draft = os.path.join(training_dir, "carried", "draft-0")
+    checkpoint, folder = settings.goes_on["checkpoint"], os.path.join(training_dir, settings.goes_on["folder"])
+    carried = carry(checkpoint, draft, earlier, today, declared, features_of(transform_graph))
+    fileio.makedirs(folder)
+    checkpoints.adopt(draft, folder)
     fileio.rmtree(os.path.dirname(draft))
     new = ", ".join(f"{count:,} of {name}" for name, count in carried.new.items() if count)
-    text = f"training goes on from {settings.goes_on['checkpoint']}" + (f"; new words: {new}" if new else "")
-    logger.info(text, extra=STAYS)
+    logger.info(f"training goes on from {checkpoint}" + (f"; new words: {new}" if new else ""), extra=STAYS)
+    if carried.alike:
+        alike = ", ".join(sorted(carried.alike))
+        text = f"{alike}: as many rows as there are words, which have moved; rows stay, unless vocabularies names them"
+        logger.info(f"trainer.warm_start: {text}", extra=STAYS)
 
 
 def _sets_learning_rate(target: str) -> bool:

@@ -64,8 +64,8 @@ class Settings:
         files: Hashes of `trainer.files`.
         rerun: Components that resume nothing.
         table: Of a table of features, the fields of its `Task`.
-        goes_on: Of a table of days, the `checkpoint` to go on from, and the `transform_graph` that it was trained with;
-            empty if training begins with initial weights.
+        goes_on: Of a table of days, the `checkpoint` to go on from, the `folder` of checkpoints in a training's folder,
+            and the `transform_graph` that it was trained with; empty if training begins with initial weights.
     """
 
     start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)

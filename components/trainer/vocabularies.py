@@ -10,7 +10,7 @@ import fnmatch
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,26 +20,40 @@ import tensorflow_transform as tft
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfx_estimator.data.table_preprocessing import categories_of
+from tfx_estimator.model_fn.tables import scopes
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # The step, of a graph and of a Keras optimizer, and what an early stopping has left.
 _BEGINS_ANEW = re.compile(r"(^|/)(global_step|_?iter(ations?)?|save_counter|STOP)(/\.ATTRIBUTES/VARIABLE_VALUE)?$")
-# Of a vocabulary, so many words are given to a transform graph, and one that no data have.
-_ASKED, _NO_WORD, _NO_NUMBER = 1_000, b"\x01no word\x01", -(2**61)
+# Scopes of TensorFlow's own, which a feature may be called as well; and of crossed features, whose rows are hashes.
+_STRUCTURE = re.compile(r"training|linear|dnn|linear_model|input_layer|input_from_feature_columns|\w*_X_\w*")
+# Of a vocabulary, so many words are given to a transform graph, and so many that no data have.
+_ASKED, _UNKNOWN = 1_000, 200
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a feature, in the order of their numbers, and the number of places after them for other words."""
+    """The words of a feature, in the order of their numbers.
+
+    Args:
+        first: The number of the first word.
+        others: The number of places after the words, for other words.
+        size: The number of categories, as Transform's schema has it; with that of -1.
+        is_feature: Whether the graph has told which feature has these words.
+    """
 
     words: tuple[bytes, ...]
-    others: int
+    first: int = 0
+    others: int = 0
+    size: int = 0
+    is_feature: bool = True
 
     @property
-    def size(self) -> int:
-        """The number of categories."""
-        return len(self.words) + self.others
+    def lengths(self) -> tuple[int, int, int]:
+        """What tables for this vocabulary have: all categories, the places of words and others, or those of words."""
+        last = self.first + len(self.words)
+        return max(self.size, last + self.others), last + self.others, last
 
 
 @dataclass
@@ -47,12 +61,14 @@ class Carried:
     """What `carry` has done.
 
     Args:
-        moved: Variables, slots among them, by the vocabulary whose words were found again.
-        new: The number of words that are new, by vocabulary.
+        moved: Variables, slots among them, by the feature whose words were found again.
+        new: The number of words that are new, by feature.
+        alike: Variables that stay as they are, with as many rows as a feature that has changed.
     """
 
     moved: dict[str, list[str]] = field(default_factory=dict)
     new: dict[str, int] = field(default_factory=dict)
+    alike: list[str] = field(default_factory=list)
 
 
 def read_vocabularies(transform_graph: str) -> dict[str, Vocabulary]:
@@ -68,42 +84,54 @@ def read_vocabularies(transform_graph: str) -> dict[str, Vocabulary]:
     with tf.io.gfile.GFile(place) as file:
         words = {name: tuple(output.vocabulary_by_name(name)) for name in json.load(file)}
     sizes = categories_of(output.transformed_metadata.schema)
-    found = {}
-    for name, features in _numbered(output, words).items():
-        for feature in features or [name]:
-            found[feature] = Vocabulary(words[name], max(0, sizes.get(feature, 0) - len(words[name])))
-    return found
-
-
-def _numbered(output: tft.TFTransformOutput, words: Mapping[str, Sequence[bytes]]) -> dict[str, list[str]]:
-    """Returns the features that number each vocabulary's words."""
+    found: dict[str, Vocabulary] = {}
     layer = output.transform_features_layer()
-    found: dict[str, list[str]] = {name: [] for name in words}
     for column, spec in output.raw_feature_spec().items():
-        for name, known in words.items():
-            asked: list[Any] = [*known[:_ASKED], _NO_WORD]
-            if spec.dtype == tf.int64 and all(word.lstrip(b"-").isdigit() for word in known):
-                asked = [*map(int, known[:_ASKED]), _NO_NUMBER]
-            elif spec.dtype != tf.string:
-                continue
-            for feature, value in layer({column: _column(asked, spec)}).items():
-                value = tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
-                places = value.numpy().ravel().tolist() if value.dtype.is_integer else []
-                is_numbered = places[:-1] == [*range(len(asked) - 1)] and not 0 <= places[-1] < len(known)
-                if len(places) == len(asked) and is_numbered and feature not in found[name]:
-                    found[name].append(feature)
-    return found
+        for known in words.values():
+            for feature, value in _answers(layer, column, spec, known).items():
+                if numbered := _numbering(value, known, sizes.get(feature, 0)):
+                    found[feature] = numbered
+    told = {each.words for each in found.values()}
+    return found | {name: Vocabulary(known, is_feature=False) for name, known in words.items() if known not in told}
+
+
+def features_of(transform_graph: str) -> list[str]:
+    """Returns the names of the features that a transform graph makes."""
+    return list(tft.TFTransformOutput(transform_graph).transformed_feature_spec())
+
+
+def _answers(layer: Any, column: str, spec: Any, words: Sequence[bytes]) -> dict[str, list[int]]:
+    """Returns what each feature that numbers a raw column makes of the words, and of words that no data have."""
+    asked: list[Any] = [*words[:_ASKED], *(b"\x01no word %d" % number for number in range(_UNKNOWN))]
+    if spec.dtype == tf.int64 and all(word.lstrip(b"-").isdigit() for word in words):
+        asked = [*map(int, words[:_ASKED]), *range(-(2**61), -(2**61) + _UNKNOWN)]
+    elif spec.dtype != tf.string:
+        return {}
+    made = layer({column: _column(asked, spec)})
+    dense = {
+        name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each for name, each in made.items()
+    }
+    numbers = {name: each.numpy().ravel().tolist() for name, each in dense.items() if each.dtype.is_integer}
+    return {name: values for name, values in numbers.items() if len(values) == len(asked)}
+
+
+def _numbering(places: Sequence[int], words: tuple[bytes, ...], size: int) -> Vocabulary | None:
+    """Returns the vocabulary of a feature that numbers the words one after another; None if it does not."""
+    given, unknown = places[:-_UNKNOWN], places[-_UNKNOWN:]
+    first = given[0] if given else 0
+    last = first + len(words)
+    is_numbered = list(given) == [*range(first, first + len(given))] and first >= 0
+    if not given or not is_numbered or any(first <= place < last for place in unknown):
+        return None
+    others = max(0, max(unknown) + 1 - last)
+    return Vocabulary(words, first, others, max(size, last + others))
 
 
 def _column(values: Sequence[Any], spec: Any) -> Any:
     """Returns a raw column with one value an example."""
     column = tf.constant(values, spec.dtype)
-    if isinstance(spec, tf.io.VarLenFeature):
-        return _sparse(column)
-    return tf.reshape(column, [-1, *spec.shape])
-
-
-def _sparse(column: tf.Tensor) -> tf.SparseTensor:
+    if not isinstance(spec, tf.io.VarLenFeature):
+        return tf.reshape(column, [-1, *spec.shape])
     rows = tf.range(tf.size(column, tf.int64))
     return tf.SparseTensor(tf.stack([rows, tf.zeros_like(rows)], 1), column, [tf.size(column, tf.int64), 1])
 
@@ -114,6 +142,7 @@ def carry(
     old: Mapping[str, Vocabulary],
     new: Mapping[str, Vocabulary],
     declared: Mapping[str, Sequence[str]],
+    features: Iterable[str] = (),
 ) -> Carried:
     """Writes a checkpoint at step 0 with the weights and slots of another one, each word's at its new place.
 
@@ -124,27 +153,42 @@ def carry(
         target: Path of the new one.
         old: The vocabularies that the weights were trained with, by feature.
         new: Those that they are for.
-        declared: Patterns of the variables' names, by vocabulary; of others, the variables that are named after it.
+        declared: Patterns of the variables' names, by feature; of others, the variables that are named after it.
+        features: All features of the model.
 
     Raises:
         UserCodeError: No variable is known for a vocabulary that has changed.
     """
+    if unknown := sorted(declared.keys() - old.keys()):
+        raise UserCodeError(
+            f"trainer.warm_start.vocabularies: {', '.join(unknown)} has no vocabulary",
+            expected=f"features that number words: {', '.join(sorted(old)) or 'there are none'}",
+            todo="correct the name, or remove it",
+        )
     reader = tf.train.load_checkpoint(prefix)
-    changed = [name for name in old if name in new and old[name].words != new[name].words]
     tensors = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
     names = _full_names(tensors)
+    changed = {name for name in old if name in new and _order(old[name]) != _order(new[name])}
+    known = _Names([*features, *(name for name in old if old[name].is_feature)], declared)
+    known.find([names.get(key, key) for key in tensors])
     carried = Carried()
     for key, value in tensors.items():
         if _BEGINS_ANEW.search(key):
             tensors[key] = np.zeros_like(value)
             continue
-        name = _vocabulary_of(names.get(key, key), changed, old, declared)
+        variable = names.get(key, key)
+        name = known.of(variable)
+        rows = len(value) if np.ndim(value) else 0
         # A table of buckets of its own has other rows.
-        if name and np.ndim(value) and len(value) >= len(old[name].words):
+        if name in changed and rows >= old[name].first + len(old[name].words):
             tensors[key] = _moved(value, old[name], new[name])
-            carried.moved.setdefault(name, []).append(names.get(key, key))
-    for name in changed:
-        if name not in carried.moved and declared.get(name) != ():
+            carried.moved.setdefault(name, []).append(variable)
+        elif not name and any(rows in old[each].lengths for each in changed):
+            carried.alike.append(variable)
+    # One table may be of several features with the same words.
+    done = {(old[name].words, new[name].words) for name in carried.moved}
+    for name in sorted(changed):
+        if (old[name].words, new[name].words) not in done and declared.get(name) != ():
             raise UserCodeError(
                 f"the words of the feature {name} are others than on the earlier day, or in another order, and no "
                 "variable of the model is named after it",
@@ -156,6 +200,41 @@ def carry(
     return carried
 
 
+class _Names:
+    """Which variable, or slot of one, has the rows of which feature."""
+
+    def __init__(self, features: Iterable[str], declared: Mapping[str, Sequence[str]]) -> None:
+        self._scopes = {scope: name for name, scope in scopes({*features}).items()}
+        self._declared = declared
+        self._variables: dict[str, str] = {}
+
+    def find(self, variables: Sequence[str]) -> None:
+        """Finds the declared variables: a slot's name holds its variable's."""
+        for name, patterns in self._declared.items():
+            for each in variables:
+                if any(fnmatch.fnmatchcase(each, pattern) for pattern in patterns):
+                    self._variables[each] = name
+
+    def of(self, variable: str) -> str:
+        """Returns the feature of a variable; empty if there is none."""
+        for each, name in self._variables.items():
+            if f"/{each}/" in f"/{variable}/":
+                return name
+        for part in variable.split("/"):
+            if _STRUCTURE.fullmatch(part):
+                continue
+            # `shop` of shop, shop_embedding, deep_shop or pickup_shop_shared_embedding; `shop_kind` is another one.
+            found = [scope for scope in self._scopes if f"_{scope}_" in f"_{part}_"]
+            if found:
+                name = self._scopes[max(found, key=len)]
+                return "" if name in self._declared else name
+        return ""
+
+
+def _order(vocabulary: Vocabulary) -> tuple[Any, ...]:
+    return vocabulary.words, vocabulary.first, vocabulary.others
+
+
 def _full_names(tensors: Mapping[str, Any]) -> dict[str, str]:
     """Returns the variables' names by the keys of a checkpoint of objects; empty for a graph's, which are the names."""
     if _OBJECTS not in tensors:
@@ -164,33 +243,19 @@ def _full_names(tensors: Mapping[str, Any]) -> dict[str, str]:
     return {each.checkpoint_key: each.full_name for node in nodes for each in node.attributes if each.full_name}
 
 
-def _vocabulary_of(
-    variable: str, changed: Sequence[str], known: Mapping[str, Any], declared: Mapping[str, Sequence[str]]
-) -> str:
-    """Returns the changed vocabulary whose words are the rows of a variable; empty if there is none."""
-    for name, patterns in declared.items():
-        if any(fnmatch.fnmatchcase(variable, pattern) for pattern in patterns):
-            return name if name in changed else ""
-    found = _named_after(variable, [name for name in known if name not in declared])
-    return found if found in changed else ""
-
-
-def _named_after(variable: str, names: Sequence[str]) -> str:
-    """Returns the longest name that stands in a variable's: `shop` in linear_model/shop/weights, or deep_shop/rows."""
-    is_held = (name for name in names if re.search(rf"(^|[/_.]){re.escape(name)}([/_.:]|$)", variable))
-    return max(is_held, key=len, default="")
-
-
 def _moved(value: np.ndarray, old: Vocabulary, new: Vocabulary) -> np.ndarray:
     """Returns the rows in their new order; a table with room for more words keeps its length."""
-    places = {word: place for place, word in enumerate(old.words)}
-    words = len(old.words)
-    unknown = value[words : old.size] if old.others and len(value) >= old.size else value[:words]
-    begins = unknown.mean(0, dtype=np.float64).astype(value.dtype)
-    rows = [value[places[word]] if word in places else begins for word in new.words]
-    rows += [value[words + number] if words + number < len(value) else begins for number in range(new.others)]
-    length = new.size if len(value) == old.size or len(value) == words else len(value)
-    return np.array([*rows, *value[len(rows) :]])[:length]
+    places = {word: place for place, word in enumerate(old.words, old.first)}
+    last = old.first + len(old.words)
+    unknown = value[last : last + old.others] if len(value) >= last + old.others else value[:0]
+    begins = (unknown if len(unknown) else value[old.first : last]).mean(0, dtype=np.float64).astype(value.dtype)
+    rows = [*value[: old.first]][: new.first]
+    rows += [value[places[word]] if word in places else begins for word in new.words]
+    rows += [value[last + number] if last + number < len(value) else begins for number in range(new.others)]
+    rest = value[last + old.others :]
+    # As the model of the new vocabulary will have it; a table of any other length has room for more words.
+    length = dict(zip(reversed(old.lengths), reversed(new.lengths))).get(len(value), len(value))
+    return np.array([*rows, *rest, *[begins] * length])[:length]
 
 
 def _write(target: str, tensors: Mapping[str, Any]) -> None:

@@ -59,8 +59,12 @@ def kind_of(data: DataSection) -> str:
     return data.task or task_of_label(data, read_declared(data))
 
 
-def task(declaration: Declaration) -> Task:
-    """Returns the task of a checked declaration, with the classes' names if the built-in preprocessing orders them."""
+def task(declaration: Declaration, kept: str = "") -> Task:
+    """Returns the task of a checked declaration, with the classes' names if the built-in preprocessing orders them.
+
+    Args:
+        kept: Where the pipeline keeps the table's schema: a class of earlier rows may be missing in these.
+    """
     data = declaration.data
     reading = read_declared(data) if data.task is None or is_here(data, travels=True) else None
     kind = data.task or (task_of_label(data, reading) if reading else "")
@@ -69,6 +73,7 @@ def task(declaration: Declaration) -> Task:
     if column and reading and declaration.transform.of_table().target == _BY_SCHEMA:
         are_classes = kind != REGRESSION
         values = {*column.values} if reading.is_whole else scan_label(reading, column.name, are_classes)
+        values |= schema.words_of(data.schema or kept, column.name)
         names = _in_order(values, column.kind != "bytes") if are_classes else ()
         kind = CLASSES if data.task is None and len(names) > 2 else kind
     if kind == BINARY and not names:

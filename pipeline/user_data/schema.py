@@ -71,6 +71,18 @@ def compare_kept(place: str, reading: TableReading) -> list[str]:
     return list(_differences(read_schema(text, place), reading))
 
 
+def words_of(place: str, name: str) -> set[str]:
+    """Returns the words that a schema, if it is there, allows in a column; empty if it lists none."""
+    try:
+        text = Path(place).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return set()
+    schema = read_schema(text, place)
+    domains = {domain.name: domain for domain in schema.string_domain}
+    found = [feature for feature in schema.feature if feature.name == name]
+    return {word for each in found for word in domains.get(each.domain, each.string_domain).value}
+
+
 def _differences(schema: Any, reading: TableReading) -> Iterator[str]:
     """Yields the columns that are gone, new or of another kind, as TFDV would find in all rows."""
     from tensorflow_metadata.proto.v0 import schema_pb2

@@ -27,6 +27,8 @@ def wrong_tokens(pattern: str) -> str:
     found = sorted(match[1] or match[3] for match in _TOKEN.finditer(pattern))
     if [name for name in found if name != "VERSION"] not in (["SPAN"], ["DD", "MM", "YYYY"]):
         return "a day is neither one {SPAN} nor one {YYYY}, {MM} and {DD}"
+    if re.search(r"[*?\]]\{SPAN\}|\{SPAN\}[*?\[]", pattern):
+        return "a wildcard beside {SPAN} takes the digits of other days as well"
     return "{VERSION} stands in it twice" if found.count("VERSION") > 1 else ""
 
 
@@ -55,7 +57,8 @@ def _to_regex(pattern: str) -> str:
     for text in re.split(r"(\{[^{}]*\}|[*?]|\[[^\]]+\])", pattern):
         if match := _TOKEN.fullmatch(text):
             width = {"YYYY": "4", "MM": "2", "DD": "2"}.get(match[3] or "", match[2])
-            parts.append(rf"(\d{{{width}}})" if width else r"(\d+)")
+            # TFX finds no files of a number with zeros before it, unless its width is given.
+            parts.append(rf"(\d{{{width}}})" if width else r"(0|[1-9]\d*)")
         else:
             is_set = len(text) > 2 and text[0] == "["
             parts.append(text.replace("[!", "[^", 1) if is_set else _WILD.get(text) or re.escape(text))

@@ -57,6 +57,8 @@ class Saver:
         """Restores the newest checkpoint of the chief, and returns its global step; 0 if there is none."""
         latest = tf.train.latest_checkpoint(self._folder)
         if latest is not None:
+            rate = getattr(self._model.optimizer, "learning_rate", None)
+            declared = rate.numpy() if isinstance(rate, tf.Variable) else None
             try:
                 self._checkpoint.restore(latest).assert_existing_objects_matched()
             except (AssertionError, ValueError) as error:
@@ -66,6 +68,9 @@ class Saver:
                     todo=f"change trainer.model back, or remove {self._folder} to start at step 0",
                 ) from error
             finalize(self._model)
+            if rate is not None and declared is not None and step_of(latest) == 0:
+                # Weights of an earlier training, whose rate may have been another.
+                rate.assign(declared)
         return step_of(latest)
 
     def save(self, step: int) -> None:

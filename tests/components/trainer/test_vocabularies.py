@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_transform as tft
+import tensorflow_transform.beam as tft_beam
 
 from tests.refusals import refused
-from tfx_estimator.components.trainer.vocabularies import Vocabulary, carry
+from tfx_estimator.components.trainer.vocabularies import Vocabulary, carry, features_of, read_vocabularies
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
-def _of(words: str, others: int = 1) -> Vocabulary:
-    return Vocabulary(tuple(word.encode() for word in words), others)
+def _of(words: str, others: int = 1, first: int = 0, size: int = 0) -> Vocabulary:
+    return Vocabulary(tuple(word.encode() for word in words), first, others, size)
 
 
 def _save(path: str, **tensors) -> str:
@@ -42,7 +45,7 @@ def test_each_word_keeps_its_weights_and_slots_and_a_new_one_begins_as_an_unknow
     )
     old = {"shop": _of("abc"), "shop_kind": _of("xyz")}
     new = {"shop": _of("cbda"), "shop_kind": _of("xyz")}
-    carried = carry(prefix, f"{tmp_path}/next/model.ckpt-0", old, new, {})
+    carried = carry(prefix, f"{tmp_path}/next/model.ckpt-0", old, new, {}, ["shop", "shop_kind"])
     reader = tf.train.load_checkpoint(f"{tmp_path}/next/model.ckpt-0")
     found = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     assert found["linear/linear_model/shop/weights"].ravel().tolist() == [3, 2, 9, 1, 9]
@@ -55,19 +58,54 @@ def test_each_word_keeps_its_weights_and_slots_and_a_new_one_begins_as_an_unknow
     assert carried.new == {"shop": 1}
 
 
+def _carried(folder, old, new, declared=None, features=(), **tensors) -> dict[str, list[float]]:
+    """Carries the variables over; returns their rows."""
+    prefix = _save(f"{folder}/a", **tensors)
+    carry(prefix, f"{folder}/b", old, new, declared or {}, features)
+    reader = tf.train.load_checkpoint(f"{folder}/b")
+    return {key: reader.get_tensor(key).ravel().tolist() for key in reader.get_variable_to_shape_map()}
+
+
 def test_a_table_with_room_keeps_its_length_and_without_places_for_others_a_new_word_is_the_mean(tmp_path):
     # As TFX's taxi: 1,010 rows, whatever the vocabulary's size.
-    prefix = _save(f"{tmp_path}/a", company_xf__weights=_rows(1, 2, 7, 8, 0, 0), wide=_rows(1, 3))
     old, new = {"company": _of("ab", 2), "w": _of("ab", 0)}, {"company": _of("bca", 2), "w": _of("cba", 0)}
-    carry(prefix, f"{tmp_path}/b", old, new, {"w": ("wi*",)})
-    reader = tf.train.load_checkpoint(f"{tmp_path}/b")
-    assert reader.get_tensor("company_xf/weights").ravel().tolist() == [2, 7.5, 1, 7, 8, 0]
-    assert reader.get_tensor("wide").ravel().tolist() == [2, 3, 1]
+    rows = {"company__weights": _rows(1, 2, 7, 8, 0, 0), "wide": _rows(1, 3), "wide__Ftrl": _rows(4, 5)}
+    found = _carried(tmp_path, old, new, {"w": ("wi*e",)}, **rows)
+    assert found["company/weights"] == [2, 7.5, 1, 7, 8, 0]
+    assert found["wide"] == [2, 3, 1]
+    # A slot belongs to its variable.
+    assert found["wide/Ftrl"] == [4.5, 5, 4]
+
+
+def test_words_may_begin_after_a_padding_and_other_words_be_minus_one(tmp_path):
+    old = {"padded": _of("ab", 0, first=1), "open": _of("ab", 0, size=3)}
+    new = {"padded": _of("bac", 0, first=1), "open": _of("cba", 0, size=4)}
+    found = _carried(tmp_path, old, new, padded=_rows(100, 1, 2), open_table=_rows(1, 2), all__open=_rows(1, 2, 9))
+    assert found["padded"] == [100, 2, 1, 1.5]
+    assert found["open_table"] == [1.5, 2, 1]
+    assert found["all/open"] == [1.5, 2, 1, 9]
+
+
+def test_only_the_variables_of_the_feature_are_moved(tmp_path):
+    changed = ({"shop": _of("abc", 0), "model": _of("xyz", 0)}, {"shop": _of("cab", 0), "model": _of("zxy", 0)})
+    names = ("linear/linear_model/hour/weights", "linear/hour_X_shop/weights", "shop_kind/weights", "hidden/kernel")
+    rows = {name.replace("/", "__"): _rows(1, 2, 3) for name in (*names, "linear/model/weights", "shop/weights")}
+    found = _carried(tmp_path, *changed, features=["shop", "shop kind", "hour", "model"], **rows)
+    assert {name for name, values in found.items() if values == [1, 2, 3]} == {*names}
+    assert found["shop/weights"] == found["linear/model/weights"] == [3, 1, 2]
+
+
+def test_a_shared_table_is_of_each_of_its_features(tmp_path):
+    both = ({"pickup": _of("ab", 0), "dropoff": _of("ab", 0)}, {"pickup": _of("ba", 0), "dropoff": _of("ba", 0)})
+    found = _carried(tmp_path, *both, dropoff_pickup_shared_embedding__weights=_rows(1, 2))
+    assert found == {"dropoff_pickup_shared_embedding/weights": [2, 1]}
 
 
 def test_a_changed_vocabulary_without_a_variable_is_told_unless_none_is_declared(tmp_path):
     prefix = _save(f"{tmp_path}/a", table=_rows(1, 2), kind_buckets=_rows(5))
     old, new = {"kind": _of("ab", 0)}, {"kind": _of("ba", 0)}
+    with refused(UserCodeError, "nobody has no vocabulary"):
+        carry(prefix, f"{tmp_path}/b", old, new, {"nobody": ("*",)})
     with refused(UserCodeError, "feature kind", todo="trainer.warm_start.vocabularies: {kind:"):
         carry(prefix, f"{tmp_path}/b", old, new, {})
     assert not tf.io.gfile.glob(f"{tmp_path}/b*")
@@ -109,3 +147,39 @@ def test_a_keras_training_goes_on_with_its_optimizer(tmp_path, kind):
 
 def _variables(optimizer):
     return optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+
+
+def _preprocess(inputs: dict) -> dict:
+    words = tf.sparse.to_dense(inputs["word"], default_value="")[:, 0]
+    numbers = inputs["number"]
+    vocabulary = tft.compute_and_apply_vocabulary
+    return {
+        "word_xf": vocabulary(tf.strings.lower(words), num_oov_buckets=3),
+        "padded": tf.reshape(vocabulary(words) + 1, [-1]),
+        "number": vocabulary(numbers, top_k=2, num_oov_buckets=1),
+        "size": tf.cast(tf.strings.length(words), tf.int64),
+        "crossed": vocabulary(tf.strings.join([words, tf.strings.as_string(numbers)])),
+    }
+
+
+def test_the_transform_graph_tells_which_feature_numbers_which_words(tmp_path):
+    rows = [{"word": [word], "number": number} for word, number in zip("AABbCC", (7, 7, 5, 5, 7, 9))]
+    spec = {"word": tf.io.VarLenFeature(tf.string), "number": tf.io.FixedLenFeature([], tf.int64)}
+    metadata = tft.DatasetMetadata.from_feature_spec(spec)
+    with tft_beam.Context(temp_dir=str(tmp_path / "tmp")), beam.Pipeline() as pipeline:
+        data = pipeline | beam.Create(rows)
+        _, graph = (data, metadata) | tft_beam.AnalyzeAndTransformDataset(_preprocess)
+        graph | tft_beam.WriteTransformFn(str(tmp_path / "graph"))
+        metadata | tft_beam.WriteMetadata(str(tmp_path / "graph" / "metadata"), pipeline)
+    found = read_vocabularies(str(tmp_path / "graph"))
+    assert set(features_of(str(tmp_path / "graph"))) == {"word_xf", "padded", "number", "size", "crossed"}
+    assert {name: (each.first, each.others) for name, each in found.items() if each.is_feature} == {
+        "word_xf": (0, 3),
+        "padded": (1, 0),
+        "number": (0, 1),
+    }
+    assert set(found["word_xf"].words) == {b"a", b"b", b"c"}
+    assert found["number"].words == (b"7", b"5")
+    # Two columns decide it.
+    (crossed,) = [each for each in found.values() if not each.is_feature]
+    assert b"A7" in crossed.words

@@ -54,3 +54,18 @@ def test_what_the_user_wrote_counts(tmp_path):
         _check(tmp_path, "x,n,w", "1.5,1,a", "feature { nome: 1 }")
     with refused(DataError, "schema.pbtxt is not a schema"):
         _check(tmp_path, "x,n,w", "1.5,1,a", "")
+
+
+def test_a_class_that_the_rows_of_a_day_lack_stays_a_class(tmp_path):
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.table import task
+
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{number},{'ac'[number % 2]}\n" for number in range(40)))
+    (tmp_path / "t.yaml").write_text("name: t\ndata: {csv: t.csv, label: y}\ntrainer: {model: dnn, train_steps: 9}\n")
+    declared = load(tmp_path / "t.yaml").declaration
+    kept = tmp_path / "schema.pbtxt"
+    assert (task(declared, str(kept)).kind, task(declared).names) == ("binary", ("a", "c"))
+    kept.write_text(
+        'feature { name: "y" type: BYTES domain: "y" }\nstring_domain { name: "y" value: "a" value: "b" value: "c" }'
+    )
+    assert (task(declared, str(kept)).kind, task(declared, str(kept)).names) == ("classes", ("a", "b", "c"))

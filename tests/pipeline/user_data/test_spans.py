@@ -22,7 +22,7 @@ def _write(folder: Path, *names: str) -> Path:
 @pytest.mark.parametrize(
     ("pattern", "names", "found"),
     [
-        ("day-{SPAN}/*.csv", ("day-1/a.csv", "day-12/a.csv", "day-12/b.csv", "day-x/a.csv"), [1, 12]),
+        ("day-{SPAN}/*.csv", ("day-1/a.csv", "day-12/a.csv", "day-12/b.csv", "day-x/a.csv", "day-03/a.csv"), [1, 12]),
         ("day-{SPAN:2}.csv", ("day-01.csv", "day-03.csv"), [1, 3]),
         ("{YYYY}-{MM}-{DD}/*.csv", ("1970-01-03/a.csv", "2026-05-01/a.csv"), [2, 20574]),
         ("day-{SPAN}/v{VERSION}/*.csv", ("day-1/v1/a.csv", "day-1/v10/a.csv", "day-2/v9/a.csv"), [1, 2]),
@@ -52,6 +52,8 @@ def test_a_date_that_is_none_and_tokens_that_tfx_would_not_take_are_told(tmp_pat
     assert not wrong_tokens("a-{SPAN}/v{VERSION}.csv")
     for wrong in ("{SPAN}/{SPAN}.csv", "{YYYY}/{MM}.csv", "{SPAN}-{YYYY}-{MM}-{DD}.csv", "{VERSION}.csv"):
         assert "neither one {SPAN}" in wrong_tokens(wrong)
+    for wrong in ("day{SPAN}*.csv", "*{SPAN}/a.csv"):
+        assert "digits of other days" in wrong_tokens(wrong)
     assert "twice" in wrong_tokens("{SPAN}/{VERSION}/{VERSION}.csv")
 
 
