@@ -179,7 +179,7 @@ def _resume(training_dir: str, settings: Settings, transform_graph: str) -> None
         checkpoints.adopt(warm_start.prefix, training_dir)
         logger.info(f"training resumes from {warm_start.prefix}")
     if warm_start.blessed and not settings.goes_on:
-        text = "training begins with initial weights: no earlier day has a blessed model of this label"
+        text = "training begins with initial weights: no blessed model of an earlier day, with these classes, is here"
         logger.info(text, extra=STAYS)
     elif warm_start.blessed:
         _go_on(training_dir, transform_graph, settings, warm_start.vocabularies or {})
