@@ -91,8 +91,10 @@ def read_vocabularies(transform_graph: str) -> dict[str, Vocabulary]:
             for feature, value in _answers(layer, column, spec, known).items():
                 if numbered := _numbering(value, known, sizes.get(feature, 0)):
                     found[feature] = numbered
-    told = {each.words for each in found.values()}
-    return found | {name: Vocabulary(known, is_feature=False) for name, known in words.items() if known not in told}
+    of_features = {each.words for each in found.values()}
+    return found | {
+        name: Vocabulary(known, is_feature=False) for name, known in words.items() if known not in of_features
+    }
 
 
 def features_of(transform_graph: str) -> list[str]:

@@ -35,9 +35,9 @@ class Cells:
         self.all: Counter[Any] = Counter()
         for each in self.by_file:
             self.all.update(each)
-        told = next((file.kinds for file in files if file.kinds), None)
-        self.is_told = told is not None
-        self.kinds = {cell: (told[name] if told else kind_of(cell)) if cell else EMPTY for cell in self.all}
+        given = next((file.kinds for file in files if file.kinds), None)
+        self.has_kinds = given is not None
+        self.kinds = {cell: (given[name] if given else kind_of(cell)) if cell else EMPTY for cell in self.all}
         self.kind = self.kind_in(self.all)
         self.length = max((len(cell) for cell in self.all if isinstance(cell, tuple)), default=1)
 
@@ -47,7 +47,7 @@ class Cells:
 
     def strays(self) -> list[str]:
         """Returns the cells that make words of a column whose other cells are numbers; none if the file tells kinds."""
-        if self.is_told:
+        if self.has_kinds:
             return []
         numbers = sum(n for cell, n in self.all.items() if self.kinds[cell] in (INT, FLOAT) or _NUMBER.fullmatch(cell))
         words = [cell for cell, kind in self.kinds.items() if kind == BYTES]
