@@ -116,7 +116,9 @@ class ServedModel(tf.Module):
         self._image_shape, self._encoded = settings.image_shape, settings.encoded
         self._is_table, self._label = bool(settings.table), declared.label
         # Not as attributes, which a tf.Module would track, and wrap.
-        self._columns: Callable[[], dict[str, tf.TensorSpec]] = functools.partial(dict, declared.columns)
+        self._columns: Callable[[], dict[str, tf.TensorSpec]] = functools.partial(
+            dict, declared.columns if self._is_table else {}
+        )
         self._from_columns = functools.partial(from_columns, spec=declared.served_spec)
         self._parse = functools.partial(tf.io.parse_example, features=declared.served_spec)
         self._shape = () if self._is_table else declared.served_spec[IMAGE].shape

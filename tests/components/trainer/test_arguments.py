@@ -133,7 +133,7 @@ def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_pat
         ({"onednn": True, "settings": GIVEN}, "values in one place"),
         ({"tf1": "yes"}, "Trainer(tf1=…) has 1 problem"),
         ({"warm_start": {"checkpoint": "no/such"}}, "check the path: it is relative to the current folder"),
-        ({"warm_start": {}}, "none of the two is given"),
+        ({"warm_start": {}}, "none of the three is given"),
         ({"warm_start": "before"}, "Trainer(warm_start=…) is '"),
         ({"warm_start": {"checkpoint": "{}"}, **OF_RUN_FN}, "a run_fn makes its own model"),
         ({"settings": Settings(start_timeout="5 min")}, "start_timeout: 5 min"),
