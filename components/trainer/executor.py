@@ -129,7 +129,7 @@ def _warn_of_idle_gpus(devices: Devices) -> None:
 
 
 def _prepare(
-    folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings, transform_graph: str
+    folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings, transform_graph: str = ""
 ) -> None:
     """Makes the training folder, and logs whether training resumes an earlier one of another length."""
     place = resolve(os.environ)
