@@ -15,8 +15,7 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.settling import with_counts
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.convert.source import Source, of_checkpoint, require_estimator
-from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.folders import PipelineFolders, open_store
 from tfx_estimator.pipeline.report.source import Run
 from tfx_estimator.pipeline.runners.local import prepare
 

@@ -25,8 +25,8 @@ from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.folders import METADATA, uris_here
-from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
+from tfx_estimator.pipeline.folders import METADATA, open_store, uris_here
+from tfx_estimator.pipeline.report.artifacts import properties_of
 from tfx_estimator.pipeline.report.source import Run, find_runs
 from tfx_estimator.pipeline.user_source.frames import is_users_module
 

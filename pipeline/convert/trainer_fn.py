@@ -19,8 +19,7 @@ from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.bridge.proof import Proof
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 from tfx_estimator.pipeline.convert import run_fn, source
-from tfx_estimator.pipeline.folders import METADATA
-from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.folders import METADATA, open_store
 from tfx_estimator.pipeline.report.source import find_runs
 
 _NODE, _TRAINER = "node", ".Trainer"

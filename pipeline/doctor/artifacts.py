@@ -11,8 +11,7 @@ from tfx.types import artifact_utils
 
 from tfx_estimator.components.inventory import FILES, damage, put_aside
 from tfx_estimator.pipeline.doctor.machine import FAILED, Finding, ok
-from tfx_estimator.pipeline.folders import METADATA, uris_here
-from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.folders import METADATA, open_store, uris_here
 
 
 def check_runs(workdir: str) -> Iterator[Finding]:

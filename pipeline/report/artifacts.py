@@ -13,8 +13,7 @@ from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.task import COMPARABLE, Task
-from tfx_estimator.pipeline.folders import open_store as open_store
-from tfx_estimator.pipeline.folders import uris_here
+from tfx_estimator.pipeline.folders import open_store, uris_here
 from tfx_estimator.pipeline.report.page import LeftOutError
 
 

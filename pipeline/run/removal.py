@@ -16,8 +16,7 @@ from ml_metadata.proto import metadata_store_pb2
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.task import COMPARABLE
-from tfx_estimator.pipeline.folders import PipelineFolders, only_run, uris_here
-from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run, open_store, uris_here
 from tfx_estimator.pipeline.report.source import DECLARATION, SUMMARY, Run
 from tfx_estimator.pipeline.run.runs import executions, on_disk, pushed_here, read
 

@@ -20,8 +20,8 @@ from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.evaluator import LEAST_SKILL
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT, PROFILES
-from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.report.artifacts import Output, Outputs, open_store, read_outputs, statistics_of
+from tfx_estimator.pipeline.folders import PipelineFolders, open_store
+from tfx_estimator.pipeline.report.artifacts import EXAMPLE_GEN, Output, Outputs, read_outputs, statistics_of
 from tfx_estimator.pipeline.report.metrics import (
     ACCURACY,
     COUNT,
@@ -35,7 +35,6 @@ from tfx_estimator.pipeline.report.metrics import (
 )
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 
-EXAMPLE_GEN = "TfdsExampleGen"
 # TFMA's prefix of an aggregated metric's name.
 _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 

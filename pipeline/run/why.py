@@ -19,8 +19,8 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.yaml_text import leaves
-from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
+from tfx_estimator.pipeline.folders import PipelineFolders, open_store
+from tfx_estimator.pipeline.report.artifacts import properties_of
 from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
 from tfx_estimator.pipeline.runners.listener import NodeRun
 from tfx_estimator.pipeline.user_source import parts

@@ -12,7 +12,7 @@ from tests.artifacts import artifact
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.convert.trainer_fn import Training, convert, find
-from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.folders import open_store
 
 MODULE = """
 import functools

@@ -16,8 +16,7 @@ from ml_metadata.proto import metadata_store_pb2
 from tests.pipeline import making
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.config.task import COMPARABLE
-from tfx_estimator.pipeline.folders import PipelineFolders, only_run
-from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run, open_store
 from tfx_estimator.pipeline.run import removal
 from tfx_estimator.pipeline.run.runs import list_runs
 
