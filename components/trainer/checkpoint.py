@@ -8,7 +8,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import TrainingError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
 
 # Errors of an unavailable checkpoint, which is not damaged.
@@ -31,6 +31,15 @@ def step_of(path: Optional[str]) -> int:
     """Returns the global step in a checkpoint's name; 0 for no checkpoint, -1 for a name without a step."""
     step = path.rsplit("-", 1)[-1] if path else "0"
     return int(step) if step.isdigit() else -1
+
+
+def refuse_carried(why: str) -> UserCodeError:
+    """Returns the error of a model that does not fit the weights and slots of an earlier day."""
+    return UserCodeError(
+        f"trainer.warm_start.blessed: the model is another than that of the earlier day: {why}",
+        expected="the same network, features, optimizer and number of devices",
+        todo="change it back; or begin anew with it once: --set trainer.warm_start=null",
+    )
 
 
 def damage(path: str) -> Optional[str]:

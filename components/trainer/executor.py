@@ -198,7 +198,9 @@ def _go_on(training_dir: str, transform_graph: str, settings: Settings, declared
     # A name that is not one of a training's checkpoints, if this is killed.
     draft = os.path.join(training_dir, "carried", "draft-0")
     checkpoint, folder = settings.goes_on["checkpoint"], os.path.join(training_dir, settings.goes_on["folder"])
-    carried = carry(checkpoint, draft, earlier, today, declared, features_of(transform_graph))
+    chosen = settings.distribution.train.devices
+    devices = chosen.count if chosen.indices else max(1, gpu_count())
+    carried = carry(checkpoint, draft, earlier, today, declared, features_of(transform_graph), devices)
     fileio.makedirs(folder)
     checkpoints.adopt(draft, folder)
     fileio.rmtree(os.path.dirname(draft))

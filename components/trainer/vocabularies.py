@@ -28,6 +28,8 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _BEGINS_ANEW = re.compile(r"(^|/)(global_step|_?iter(ations?)?|save_counter|STOP)(/\.ATTRIBUTES/VARIABLE_VALUE)?$")
 # Scopes of TensorFlow's own, which a feature may be called as well; and of crossed features, whose rows are hashes.
 _STRUCTURE = re.compile(r"training|linear|dnn|linear_model|input_layer|input_from_feature_columns|\w*_X_\w*")
+# Slots of a Keras optimizer in a graph, and a copy on another device, which the graph saves as well.
+_SLOTS, _COPY = "training/", "/replica_"
 # Of a vocabulary, so many words are given to a transform graph, and so many that no data have.
 _ASKED, _UNKNOWN = 1_000, 200
 
@@ -145,6 +147,7 @@ def carry(
     new: Mapping[str, Vocabulary],
     declared: Mapping[str, Sequence[str]],
     features: Iterable[str] = (),
+    devices: int = 1,
 ) -> Carried:
     """Writes a checkpoint at step 0 with the weights and slots of another one, each word's at its new place.
 
@@ -157,6 +160,7 @@ def carry(
         new: Those that they are for.
         declared: Patterns of the variables' names, by feature; of others, the variables that are named after it.
         features: All features of the model.
+        devices: The number of devices that a process trains on.
 
     Raises:
         UserCodeError: No variable is known for a vocabulary that has changed.
@@ -168,7 +172,7 @@ def carry(
             todo="correct the name, or remove it",
         )
     reader = tf.train.load_checkpoint(prefix)
-    tensors = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
+    tensors = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map() if _COPY not in key}
     names = _full_names(tensors)
     changed = {name for name in old if name in new and _order(old[name]) != _order(new[name])}
     known = _Names([*features, *(name for name in old if old[name].is_feature)], declared)
@@ -198,8 +202,14 @@ def carry(
                 todo=f"name them: trainer.warm_start.vocabularies: {{{name}: ['*PATTERN*']}}; or [] if there are none",
             )
         carried.new[name] = len({*new[name].words} - {*old[name].words})
-    _write(target, tensors)
+    _write(target, tensors | _copies(tensors, devices - 1))
     return carried
+
+
+def _copies(tensors: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Returns the further copies that an Estimator's graph has of a Keras optimizer's slots, one on each device."""
+    slots = {key: value for key, value in tensors.items() if key.startswith(_SLOTS)}
+    return {f"{key}{_COPY}{number}": slots[key] for key in slots for number in range(1, count + 1)}
 
 
 class _Names:

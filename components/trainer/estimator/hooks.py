@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow.python.ops import variables
 from tensorflow.python.training import training_util
+from tensorflow.python.training.saving import saveable_object_util
 
+from tfx_estimator.components.trainer.checkpoint import refuse_carried, step_of
 from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.measuring import Meter, measure_server
 from tfx_estimator.components.trainer.observers import SKIPPED_STEPS, Observer
@@ -23,6 +26,7 @@ from tfx_estimator.components.trainer.protocol.events import (
 from tfx_estimator.components.trainer.protocol.task_spec import PS, TaskSpec
 from tfx_estimator.components.trainer.user_input.rows import count_rows
 from tfx_estimator.model_fn.step import precision
+from tfx_estimator.model_fn.user_models.warm_start import shape_of
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
@@ -198,6 +202,27 @@ class EvaluationHook(tf.compat.v1.train.SessionRunHook):
         if time.monotonic() - self._last >= _REPORT_SECONDS:
             self._last = time.monotonic()
             self._progress.write(Event.EVALUATING, batches=self._batches)
+
+
+class FitHook(tf.compat.v1.train.SessionRunHook):
+    """Refuses a model that does not fit the weights of an earlier day: TensorFlow assigns values of any shape."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def begin(self) -> None:
+        """See SessionRunHook."""
+        latest = tf.train.latest_checkpoint(self._folder)
+        if latest is None or step_of(latest):
+            return
+        stored = tf.train.load_checkpoint(latest).get_variable_to_shape_map()
+        # By the names that TensorFlow's Saver asks for: with slots, and their copies on other devices.
+        asked = saveable_object_util.op_list_to_dict(variables._all_saveable_objects())
+        for name, each in sorted(asked.items()):
+            parts = each if isinstance(each, list) else [each]
+            here = shape_of(parts) if hasattr(parts[0], "shape") else stored.get(name)
+            if (there := stored.get(name)) != here:
+                raise refuse_carried(f"{name} is {here} here, and {'not' if there is None else there} there")
 
 
 def measured(spec: dict[str, Any], task: TaskSpec) -> dict[str, Any]:

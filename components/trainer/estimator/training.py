@@ -14,6 +14,7 @@ from tfx_estimator.components.trainer.checkpoint import damage, step_of
 from tfx_estimator.components.trainer.estimator import evaluation
 from tfx_estimator.components.trainer.estimator.hooks import (
     EvaluationHook,
+    FitHook,
     ObserverHook,
     ObserverListener,
     StopRequest,
@@ -116,6 +117,8 @@ class _Training:
         profilers = [profiler] if profiler else []
         alone = not context.distribution.train.asynchronous
         hooks = [*given.hooks, ObserverHook(observers, alone, _in_step(context))]
+        if context.settings.goes_on:
+            hooks.append(FitHook(self.estimator.model_dir))
         if profiler:
             # `alone` stays True: each asynchronous worker profiles by its own count of steps.
             hooks.append(ObserverHook(profilers))

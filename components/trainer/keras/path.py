@@ -182,7 +182,7 @@ class _Task:
             fixed=self._is_served,
             **({"ends": self._evaluations.ends} if self._evaluations else {}),
         )
-        step = saver.restore()
+        step = saver.restore(bool(self._context.settings.goes_on))
         if tf.train.latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
             tell(self._context, warm_keras(model, begins.prefix, begins.exclude))
             if averaging:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.trackable.resource import CapturableResource
 
-from tfx_estimator.components.trainer.checkpoint import step_of
+from tfx_estimator.components.trainer.checkpoint import refuse_carried, step_of
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, from_columns
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
@@ -30,8 +31,11 @@ from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.user_models.warm_start import finalize
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.user_data.reading import listed
 
 _PREFIX = "model.ckpt"
+# In TensorFlow's list of what a checkpoint lacks.
+_VARIABLE = re.compile(r"<tf.Variable '([^':]+)")
 # Parts of a compiled model that its outputs do not depend on.
 _OPTIMIZERS = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 # Parts that an export must hold. An asset that is not tracked would be saved as its path.
@@ -53,8 +57,12 @@ class Saver:
             self._checkpoint, own, keep if own == folder else 1, checkpoint_name=_PREFIX
         )
 
-    def restore(self) -> int:
-        """Restores the newest checkpoint of the chief, and returns its global step; 0 if there is none."""
+    def restore(self, goes_on: bool = False) -> int:
+        """Restores the newest checkpoint of the chief, and returns its global step; 0 if there is none.
+
+        Args:
+            goes_on: That of step 0 is of an earlier day.
+        """
         latest = tf.train.latest_checkpoint(self._folder)
         if latest is not None:
             rate = getattr(self._model.optimizer, "learning_rate", None)
@@ -62,14 +70,18 @@ class Saver:
             try:
                 self._checkpoint.restore(latest).assert_existing_objects_matched()
             except (AssertionError, ValueError) as error:
+                if goes_on and not step_of(latest):
+                    lacking = sorted({*_VARIABLE.findall(str(error))}, key=lambda name: (-name.count("/"), name))
+                    why = f"it has nothing of {listed(lacking, 3)}" if lacking else first_line(error)
+                    raise refuse_carried(why) from error
                 raise TrainingError(
                     f"checkpoint {latest} does not fit the model: {first_line(error)}",
                     expected="a checkpoint of the same network and optimizer",
                     todo=f"change trainer.model back, or remove {self._folder} to start at step 0",
                 ) from error
             finalize(self._model)
-            if rate is not None and declared is not None and step_of(latest) == 0:
-                # Weights of an earlier training, whose rate may have been another.
+            if goes_on and rate is not None and declared is not None and not step_of(latest):
+                # The rate of that day may have been another.
                 rate.assign(declared)
         return step_of(latest)
 

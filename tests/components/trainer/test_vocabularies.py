@@ -58,6 +58,18 @@ def test_each_word_keeps_its_weights_and_slots_and_a_new_one_begins_as_an_unknow
     assert carried.new == {"shop": 1}
 
 
+def test_each_device_of_a_graph_has_its_copy_of_a_slot(tmp_path):
+    weights, slot = "shop__weights", "training__Ftrl__shop__weights__linear"
+    rows = {weights: _rows(1, 2), slot: _rows(3, 4), f"{slot}__replica_1": _rows(3, 4)}
+    _save(f"{tmp_path}/a", **rows)
+    for devices in (1, 3):
+        carry(f"{tmp_path}/a", f"{tmp_path}/{devices}", {"shop": _of("ab", 0)}, {"shop": _of("ba", 0)}, {}, (), devices)
+        reader = tf.train.load_checkpoint(f"{tmp_path}/{devices}")
+        found = {key: reader.get_tensor(key).ravel().tolist() for key in reader.get_variable_to_shape_map()}
+        copies = {f"training/Ftrl/shop/weights/linear/replica_{each}": [4, 3] for each in range(1, devices)}
+        assert found == {"shop/weights": [2, 1], "training/Ftrl/shop/weights/linear": [4, 3]} | copies
+
+
 def _carried(folder, old, new, declared=None, features=(), **tensors) -> dict[str, list[float]]:
     """Carries the variables over; returns their rows."""
     prefix = _save(f"{folder}/a", **tensors)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.components.trainer.noting import Noting
-from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, ObserverListener, StopRequest, UnmovedStep
+from tests.refusals import refused
+from tfx_estimator.components.trainer.estimator.hooks import (
+    FitHook,
+    ObserverHook,
+    ObserverListener,
+    StopRequest,
+    UnmovedStep,
+)
 from tfx_estimator.components.trainer.observers import Observer, Reporter
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter, request_stop
+from tfx_estimator.components.trainer.vocabularies import carry
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 MODEL_FN = """
@@ -103,3 +111,32 @@ def test_a_training_with_such_a_model_fn_ends(training, settings, importable):
     (importable / "uncounted.py").write_text(MODEL_FN)
     with pytest.raises(UserCodeError, match="ran 1,001 times, and global_step stayed at 0: training to step 60 would"):
         training.run(settings(trainer={"model": "uncounted:model_fn"}))
+
+
+@pytest.mark.parametrize("other", [{"units": 3}, {"optimizer": "Adagrad"}, {"optimizer": "keras"}])
+def test_a_model_that_does_not_fit_that_of_an_earlier_day_begins_anew(tmp_path, other):
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+
+    def model_fn(features, labels, mode, params):
+        loss = tf.reduce_sum(v1.layers.dense(features, params["units"]) ** 2)
+        if params["optimizer"] == "keras":
+            variables, optimizer = v1.trainable_variables(), tf.keras.optimizers.legacy.Adagrad()
+            optimizer.iterations = v1.train.get_or_create_global_step()
+            return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=optimizer.get_updates(loss, variables)[0])
+        optimizer = getattr(v1.train, f"{params['optimizer']}Optimizer")(0.01)
+        train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def train(folder: str, steps: int, **params) -> None:
+        estimator = tf.estimator.Estimator(model_fn, folder, params={"units": 2, "optimizer": "Ftrl"} | params)
+        data = lambda: tf.data.Dataset.from_tensors([[1.0, 2.0]]).repeat()  # noqa: E731
+        estimator.train(data, hooks=[FitHook(folder)], max_steps=steps)
+
+    train(str(tmp_path / "first"), 1)
+    carry(str(tmp_path / "first" / "model.ckpt-1"), str(tmp_path / "next" / "model.ckpt-0"), {}, {}, {})
+    v1.train.update_checkpoint_state(str(tmp_path / "next"), str(tmp_path / "next" / "model.ckpt-0"))
+    with refused(UserCodeError, "another than that of the earlier day", todo="--set trainer.warm_start=null"):
+        train(str(tmp_path / "next"), 2, **other)
+    train(str(tmp_path / "next"), 2)

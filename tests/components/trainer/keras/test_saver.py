@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.refusals import refused
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
 from tfx_estimator.components.trainer.keras.saving import Saver, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER, TaskSpec
 from tfx_estimator.model_fn.user_models.warm_start import warm_keras
-from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import TrainingError, UserCodeError
 
 
 class Model(tf.keras.Model):
@@ -65,6 +66,14 @@ def test_the_newest_are_kept_and_restored_with_the_optimizers_slots(trained, tmp
     for one, other in zip(state, states[50]):
         np.testing.assert_array_equal(one, other)
     assert make(tmp_path / "empty", Model()).restore() == 0
+
+
+@pytest.mark.parametrize("other", [{"size": 4}, {"optimizer": "Ftrl"}])
+def test_a_model_that_does_not_fit_that_of_an_earlier_day_begins_anew(tmp_path, other):
+    make(tmp_path, Model()).save(0)
+    with refused(UserCodeError, "another than that of the earlier day", todo="--set trainer.warm_start=null"):
+        make(tmp_path, Model(**other)).restore(goes_on=True)
+    assert make(tmp_path, Model()).restore(goes_on=True) == 0
 
 
 def test_training_resumes_in_a_moved_folder_which_stays_bounded(trained, tmp_path):
