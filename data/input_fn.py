@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from tfx_estimator.data.augmentation.augmenter import Augmenter
 from tfx_estimator.data.features import LABEL
-from tfx_estimator.data.order import hand_out, resident_windows, streamed_windows
+from tfx_estimator.data.order import Rows, hand_out, resident_windows, streamed_windows
+from tfx_estimator.data.packing import Features, packing_of
 from tfx_estimator.data.record_index import index_records
 from tfx_estimator.data.sharding import (
     ELEMENT,
@@ -31,7 +32,6 @@ _PARALLEL_READS = 2
 _BLOCK = 64
 _BLOCKS_IN_WINDOW = 32
 
-Features = dict[str, tf.Tensor]
 Transform = Callable[[Features], Features]
 
 # Examples parsed and transformed in one call.
@@ -43,7 +43,7 @@ class ExampleReader:
     """Reads tf.Examples from TFRecord files for `tf.estimator`; call `input_fn` with it.
 
     Images stay raw bytes through shuffling and batching; hundreds are parsed and transformed at once, which costs a
-    tenth of parsing one example at a time.
+    tenth of parsing one example at a time. Examples that are kept in memory are parsed only once.
 
     The order of training depends only on seed and position (see `order`), so that it starts at any step as fast as at
     the first.
@@ -61,7 +61,7 @@ class ExampleReader:
     Evaluation always shares by element, and its last batches are smaller if its data do not divide evenly.
 
     Args:
-        transform: Applies the Transform graph to a batch of parsed features.
+        transform: Applies the Transform graph to a batch of parsed features; None for examples transformed already.
         train_batch_size: Global batch size, in examples.
         shuffle_buffer: In examples; for training files that are not kept in memory. Half of it is shuffled and yielded
             while the other half is read, in random blocks of the files. 1 keeps the order within a block.
@@ -78,7 +78,7 @@ class ExampleReader:
     train_files: Sequence[str]
     eval_files: Sequence[str]
     feature_spec: dict[str, object]
-    transform: Transform
+    transform: Optional[Transform]
     train_batch_size: int
     eval_batch_size: int
     shuffle_buffer: int
@@ -107,6 +107,10 @@ class ExampleReader:
             return self._train(input_context)
         return self._eval(input_context)
 
+    def read(self, serialized: tf.Tensor) -> Features:
+        """Returns the transformed features of serialized examples, string [batch], with the label."""
+        return self._transform(self._parse(serialized))
+
     # Without AutoGraph, which takes seconds to convert the functions of a data set.
     @tf.autograph.experimental.do_not_convert
     def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
@@ -123,39 +127,48 @@ class ExampleReader:
         # One window is yielded while the next one is read.
         window = self.shuffle_buffer // 2
         index = index_records(files, max(window // _BLOCKS_IN_WINDOW, _BLOCK), self.index_folder)
+        packing = packing_of(self.feature_spec)
+        parse = packing.parse if packing else None
         if resident:
-            windows, seed = resident_windows(index, start), self.seed
+            windows, seed = resident_windows(index, start, parse), self.seed
         elif window > 1:
-            windows, seed = streamed_windows(index, start, self.seed, window), self.seed
+            windows, seed = streamed_windows(index, start, self.seed, window, parse), self.seed
         else:
-            windows, seed = streamed_windows(index, start, self.seed, _CHUNK), None
+            windows, seed = streamed_windows(index, start, self.seed, _CHUNK, parse), None
         chunks = hand_out(windows, start, seed, context, _chunk(batch_size), numbered=augmenter is not None)
-        return self._parsed(chunks, batch_size, drop_remainder=True, augmenter=augmenter)
+        return self._batches(chunks, batch_size, packing.unpack if packing else self._parse, True, augmenter)
 
     @tf.autograph.experimental.do_not_convert
     def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.eval_batch_size, "trainer.eval_batch_size", context)
         records = own_elements(_records(tf.data.Dataset.from_tensor_slices(sorted(self.eval_files))), context)
         sizes = batch_sizes(records, batch_size, replicas_of_pipeline(context))
-        return self._parsed(records.batch(_chunk(batch_size)), sizes, drop_remainder=False)
+        return self._batches(records.batch(_chunk(batch_size)), sizes, self._parse, drop_remainder=False)
 
-    def _parsed(
+    def _parse(self, serialized: tf.Tensor) -> Features:
+        return tf.io.parse_example(serialized, self.feature_spec)
+
+    def _transform(self, features: Features) -> Features:
+        return self.transform(features) if self.transform else features
+
+    def _batches(
         self,
         chunks: tf.data.Dataset,
         batch_size: Union[int, tf.Tensor],
+        read: Callable[[Rows], Features],
         drop_remainder: bool,
         augmenter: Optional[Augmenter] = None,
     ) -> tf.data.Dataset:
-        def parse(serialized: tf.Tensor, positions: Optional[tf.Tensor] = None) -> tuple[Features, tf.Tensor]:
-            features = self.transform(tf.io.parse_example(serialized, self.feature_spec))
+        def make(rows: Rows, positions: Optional[tf.Tensor] = None) -> tuple[Features, tf.Tensor]:
+            features = self._transform(read(rows))
             label = features.pop(self.label)
             return (augmenter(features, positions) if augmenter else features), label
 
         # In the prefetching thread: a second one would take CPU from training without a gain.
-        parsed = chunks.map(parse)
+        made = chunks.map(make)
         options = tf.data.Options()
         options.autotune.enabled = False  # there is nothing to tune, and tuning has a measurable cost
-        return parsed.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(2).with_options(options)
+        return made.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(2).with_options(options)
 
 
 def _chunk(batch_size: int) -> int:

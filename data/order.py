@@ -7,7 +7,8 @@ single window.
 
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Callable
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -18,27 +19,40 @@ _PARALLEL_READS = 2
 _READ_BUFFER = 1 << 20
 _PHILOX = 1
 
+# Examples: a tensor, or several by name, whose first dimension is the example.
+Rows = Any
 
-def resident_windows(index: RecordIndex, start: int | tf.Tensor) -> tf.data.Dataset:
+
+def resident_windows(
+    index: RecordIndex, start: int | tf.Tensor, parse: Optional[Callable[[tf.Tensor], Rows]] = None
+) -> tf.data.Dataset:
     """Reads all records once; each window is an epoch.
 
     Args:
         start: Position of the first example to yield, counted over all epochs.
+        parse: Applied to serialized examples, string [count], before they are kept in memory.
 
     Returns:
-        Position of the window's first example, an int64 scalar, and its serialized examples, string [records]; an
-        infinite data set that starts with the window of `start`.
+        Position of the window's first example, an int64 scalar, and its examples, serialized as string [records], or
+        what `parse` makes of them; an infinite data set that starts with the window of `start`.
     """
 
-    def epochs(records: tf.Tensor) -> tf.data.Dataset:
+    def epochs(rows: Rows) -> tf.data.Dataset:
         numbers = tf.data.Dataset.range(start // index.records, tf.int64.max)
-        return numbers.map(lambda epoch: (epoch * index.records, records))
+        return numbers.map(lambda epoch: (epoch * index.records, rows))
 
     numbers = tf.data.Dataset.range(len(index.blocks))
-    return _read(index, numbers.map(lambda block: (block, 0))).unbatch().batch(index.records).flat_map(epochs)
+    read = _read(index, numbers.map(lambda block: (block, 0)), parse)
+    return read.rebatch(index.records).flat_map(epochs)
 
 
-def streamed_windows(index: RecordIndex, start: int | tf.Tensor, seed: int, window: int) -> tf.data.Dataset:
+def streamed_windows(
+    index: RecordIndex,
+    start: int | tf.Tensor,
+    seed: int,
+    window: int,
+    parse: Optional[Callable[[tf.Tensor], Rows]] = None,
+) -> tf.data.Dataset:
     """Reads the blocks repeatedly, in a new order for each epoch; starts with the first block that is needed.
 
     Args:
@@ -56,7 +70,7 @@ def streamed_windows(index: RecordIndex, start: int | tf.Tensor, seed: int, wind
         remaining = order[block:]
         skipped = window_number * window - (ends[block] - counts[order[block]])
         skips = tf.concat([[skipped], tf.zeros_like(remaining[1:])], axis=0)
-        records = _read(index, tf.data.Dataset.from_tensor_slices((remaining, skips)))
+        records = _read(index, tf.data.Dataset.from_tensor_slices((remaining, skips)), parse)
         return (
             records.rebatch(window).enumerate(window_number).map(lambda number, each: (first + number * window, each))
         )
@@ -83,31 +97,36 @@ def hand_out(
         numbered: True to yield positions too.
 
     Returns:
-        Serialized examples, string [chunk]; with their positions, int64 [chunk], if `numbered`.
+        The windows' examples, [chunk]; with their positions, int64 [chunk], if `numbered`.
     """
     pipelines, pipeline = (context.num_input_pipelines, context.input_pipeline_id) if context else (1, 0)
 
-    def own(position: tf.Tensor, records: tf.Tensor) -> tf.data.Dataset:
-        size = tf.size(records, out_type=tf.int64)
+    def own(position: tf.Tensor, rows: Rows) -> tf.data.Dataset:
+        size = tf.shape(tf.nest.flatten(rows)[0], out_type=tf.int64)[0]
         skipped = tf.maximum(start - position, 0)
         first = skipped + (pipeline - position - skipped) % pipelines
         order = (tf.range(size) if seed is None else _shuffled(size, seed, position))[first::pipelines]
         numbers = tf.data.Dataset.range(0, tf.size(order, out_type=tf.int64), chunk)
+
+        def take(number: tf.Tensor) -> Rows:
+            places = order[number : number + chunk]
+            return tf.nest.map_structure(lambda each: tf.gather(each, places), rows)
+
         if not numbered:
-            return numbers.map(lambda number: tf.gather(records, order[number : number + chunk]))
+            return numbers.map(take)
         positions = tf.range(position + first, position + size, pipelines)
-        return numbers.map(
-            lambda number: (tf.gather(records, order[number : number + chunk]), positions[number : number + chunk])
-        )
+        return numbers.map(lambda number: (take(number), positions[number : number + chunk]))
 
     return windows.flat_map(own).rebatch(chunk, drop_remainder=True)
 
 
-def _read(index: RecordIndex, requests: tf.data.Dataset) -> tf.data.Dataset:
+def _read(
+    index: RecordIndex, requests: tf.data.Dataset, parse: Optional[Callable[[tf.Tensor], Rows]]
+) -> tf.data.Dataset:
     """Reads blocks, given by their number and the number of records to skip at their start."""
     files, blocks = tf.constant(list(index.files)), tf.constant(index.blocks, tf.int64)
 
-    def read(block: tf.Tensor, skipped: tf.Tensor) -> tf.Tensor:
+    def read(block: tf.Tensor, skipped: tf.Tensor) -> Rows:
         file, offset, length, count = tf.unstack(blocks[block])
 
         def records_from(first: tf.Tensor) -> tf.data.Dataset:
@@ -128,7 +147,7 @@ def _read(index: RecordIndex, requests: tf.data.Dataset) -> tf.data.Dataset:
         intact = tf.logical_and(tf.equal(tf.size(records, out_type=tf.int64), count), tf.equal(read_bytes, length))
         check = tf.debugging.Assert(intact, text)
         with tf.control_dependencies([] if check is None else [check]):
-            return records[skipped:]
+            return parse(records[skipped:]) if parse else records[skipped:]
 
     return requests.map(read, num_parallel_calls=_PARALLEL_READS, deterministic=True)
 

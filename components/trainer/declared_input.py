@@ -84,7 +84,7 @@ def declared_input(
         train_files=_expand(fn_args.train_files),
         eval_files=_expand(fn_args.eval_files),
         feature_spec=transformed_spec if table else feature_spec,
-        transform=dict if table else transform_output.transform_raw_features,
+        transform=None if table else transform_output.transform_raw_features,
         train_batch_size=section.global_batch_size,
         eval_batch_size=section.eval_batch_size,
         shuffle_buffer=section.shuffle_buffer,

@@ -55,7 +55,7 @@ class Answers:
         served = tf.saved_model.load(exported).signatures["serving_default"]
         files = tf.data.TFRecordDataset(sorted(reader.eval_files))
         for serialized in files.batch(reader.eval_batch_size):
-            features = reader.transform(tf.io.parse_example(serialized, self.declared.feature_spec))
+            features = reader.read(serialized)
             features.pop(reader.label)
             found = served(examples=serialized)
             if (name := next((each for each in (self.compared, PROBABILITIES, LOGITS) if each in found), "")) == "":

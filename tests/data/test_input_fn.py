@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.data.input_pipelines import SIZES, TOTAL, context, flat, labels
+from tests.artifacts import example, write_records
+from tests.data.input_pipelines import RESIDENT, SIZES, TOTAL, context, flat, labels
+from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
@@ -50,6 +52,46 @@ def test_files_in_memory_are_shuffled_as_a_whole(files, reader):
         assert seen[0] != seen[1]
     else:
         assert seen[0] == sorted(seen[0])
+
+
+@pytest.mark.parametrize("resident_bytes", RESIDENT.values(), ids=RESIDENT)
+def test_packed_columns_are_what_parsing_gives(tmp_path, resident_bytes):
+    import tensorflow as tf
+
+    fixed = tf.io.FixedLenFeature
+    spec = {
+        "number": fixed([], tf.float32),
+        "pair": fixed([2], tf.float32, [0.5, 1.5]),
+        "word": fixed([], tf.string, "none"),
+        "grid": fixed([2, 2], tf.int64),
+        "label": fixed([], tf.int64),
+    }
+    rows = [
+        {"number": number / 7, "grid": [number] * 4, "label": number}
+        | ({"word": b"w%d" % number, "pair": [1.0, number]} if number % 3 else {})
+        for number in range(100)
+    ]
+    path = write_records(tmp_path / "examples", [example(**row) for row in rows])
+    settings = {"shuffle_buffer": 32, "seed": 5, "resident_bytes": resident_bytes}
+    expected = {
+        label: features
+        for features, label in ExampleReader([], [path], spec, None, 1, 1, **settings)
+        .input_fn("eval")
+        .as_numpy_iterator()
+        for label in label.tolist()
+    }
+    ragged = {**spec, "word": tf.io.VarLenFeature(tf.string)}
+    packed, parsed = (
+        ExampleReader([path], [], each, None, 12, 1, **settings).input_fn("train") for each in (spec, ragged)
+    )
+    order = flat(labels(parsed.map(lambda _, label: (0, label)), 20))
+    batches = list(packed.take(20).as_numpy_iterator())
+    assert [number for _, label in batches for number in label.tolist()] == order
+    for features, label in batches:
+        for place, number in enumerate(label.tolist()):
+            assert features.keys() == expected[number].keys()
+            for name, value in features.items():
+                np.testing.assert_array_equal(value[place], expected[number][name][0])
 
 
 # The examples' images are of a single colour; an added value identifies them.

@@ -1,0 +1,77 @@
+"""Rows as those of Criteo's display advertising data: 13 numbers, 26 words, and whether the advertisement was clicked.
+
+Numbers have long tails and are sometimes missing; of a word's values, up to a million, a few are frequent and most are
+rare. The label depends on some of both, so that a model learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+NUMBERS = tuple(f"i{number}" for number in range(1, 14))
+WORDS = tuple(f"c{number}" for number in range(1, 27))
+# Values of each word: as different as those of Criteo's, from some to a million.
+SIZES = tuple(int(10 ** (0.6 + 5.4 * number / 25)) for number in range(26))
+LABEL = "clicked"
+_BLOCK = 10_000
+
+
+def columns(rows: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
+    """Yields blocks of columns: numbers float32 with NaN for missing, words int64 from 0, the label int64."""
+    generator = np.random.default_rng(seed)
+    for start in range(0, rows, _BLOCK):
+        count = min(_BLOCK, rows - start)
+        block: dict[str, np.ndarray] = {}
+        for number, name in enumerate(NUMBERS):
+            values = np.floor(generator.lognormal(number / 4, 1.5, count))
+            values[generator.random(count) < number / 40] = np.nan
+            block[name] = values.astype(np.float32)
+        for name, size in zip(WORDS, SIZES):
+            # Of a Zipf-like distribution: the logarithm of the place is uniform.
+            block[name] = np.minimum(np.exp(generator.random(count) * np.log(size + 1)), size).astype(np.int64) - 1
+        score = 0.5 * np.log1p(np.nan_to_num(block["i1"])) + np.where(block["c3"] % 3 == 0, 1.0, -1.0) - 1.2
+        score += np.where(block["c9"] % 7 < 3, 0.7, -0.7)
+        block[LABEL] = (generator.random(count) < 1 / (1 + np.exp(-score))).astype(np.int64)
+        yield block
+
+
+def write_csv(folder: Path, rows: int, files: int = 1, seed: int = 0) -> None:
+    """Writes a day of rows: words as Criteo's, eight hexadecimal digits; an empty cell is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, share in enumerate(np.array_split(np.arange(rows), files)):
+        with open(folder / f"part-{number:03d}.csv", "w", encoding="utf-8") as file:
+            file.write(",".join((LABEL, *NUMBERS, *WORDS)) + "\n")
+            for block in columns(len(share), seed * 1_000 + number):
+                numbers = [np.where(np.isnan(block[name]), "", block[name].astype(str)) for name in NUMBERS]
+                words = [_hexadecimal(place, block[name]) for place, name in enumerate(WORDS)]
+                file.writelines(",".join(row) + "\n" for row in zip(block[LABEL].astype(str), *numbers, *words))
+
+
+def write_transformed(path: Path, rows: int, seed: int = 0) -> None:
+    """Writes them as Transform would: standardised numbers and the words' places."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for block in columns(rows, seed):
+            numbers = np.log1p(np.nan_to_num(np.stack([block[name] for name in NUMBERS], 1)))
+            for row in range(len(numbers)):
+                example = tf.train.Example()
+                feature = example.features.feature
+                for name, value in zip(NUMBERS, numbers[row]):
+                    feature[name].float_list.value.append(value)
+                for name in (*WORDS, LABEL):
+                    feature[name].int64_list.value.append(block[name][row])
+                writer.write(example.SerializeToString())
+
+
+def transformed_spec() -> dict[str, tf.io.FixedLenFeature]:
+    """Returns the feature spec of `write_transformed`."""
+    words = {name: tf.io.FixedLenFeature([], tf.int64) for name in (*WORDS, LABEL)}
+    return {name: tf.io.FixedLenFeature([], tf.float32) for name in NUMBERS} | words
+
+
+def _hexadecimal(place: int, values: np.ndarray) -> list[str]:
+    return [f"{(value * 2_654_435_761 + place * 97) % 2**32:08x}" for value in values.tolist()]
