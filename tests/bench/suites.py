@@ -16,6 +16,8 @@ TUTORIAL_BATCH = 64
 # 60 steps to warm up, then 11 slices, 46,080 examples in all; the reader's 12 slices of 60 batches are as many.
 TRAINING_STEPS, TRAINING_SLICES = 60, 11
 READER_BATCHES, READER_SLICES = {"tutorial": 60, "ours": 600}, 12
+# Several epochs in each slice.
+TABLE_ROWS, TABLE_BATCH, TABLE_BATCHES = 100_000, 128, 1_600
 PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
 # One slice to warm up, then these. The guide reads from its cache after 469 steps of the dense network and 782 of
 # CIFAR-10: in most slices.
@@ -82,6 +84,22 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     return [less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
 
 
+def table_reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """Our input_fn on a table's transformed examples, 13 numbers and 26 words, against TFX's own."""
+    path = f"{setting.folder}/ctr-{TABLE_ROWS}"
+    setting.log(f"writing {TABLE_ROWS:,} rows")
+    run_worker("write_table", path=path, rows=TABLE_ROWS)
+    options = {"path": path, "batch_size": TABLE_BATCH, "batches": TABLE_BATCHES}
+    sides = [(side, in_slices("read_table", side=side, **options)) for side in ("tfx", "memory", "files")]
+    results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.log)
+    cpu = {side: micros_of(values) for side, values in results.items()}
+    what = "table reader, {}: CPU per example, TFX's tf_dataset_factory"
+    return [
+        less(what.format("in memory"), cpu["tfx"], cpu["memory"], 4),
+        less(what.format("from files"), cpu["tfx"], cpu["files"], 1.5),
+    ], results
+
+
 def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """The whole pipeline against the shape of TFX's official MNIST example."""
     floats = f"{setting.folder}/mnist-floats"
@@ -121,6 +139,7 @@ def per_node(values: list[dict[str, Any]]) -> dict[str, float]:
 SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "training": training,
     "reader": reader,
+    "table_reader": table_reader,
     "pipeline": pipeline,
     "keras_dense": keras_dense,
     "keras_cifar": keras_cifar,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.bench import suites
 from tests.bench.measure import Worker
+from tests.bench.worker import write_table
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -48,3 +49,9 @@ def test_each_side_of_the_keras_suites_trains_in_slices(prepared, real_data_dir,
 def test_each_side_of_the_suites_of_an_estimator_trains_in_slices(prepared, real_data_dir, side):
     options = {"data_dir": real_data_dir, "prepared": prepared(), "batch_size": 64, "steps": 10}
     _measure("train", 640, side=side, **options)
+
+
+@pytest.mark.parametrize("side", ["tfx", "memory", "files"])
+def test_each_side_of_the_table_reader_reads_in_slices(tmp_path, side):
+    write_table(str(tmp_path / "rows"), 1_000)
+    _measure("read_table", 1_280, side=side, path=str(tmp_path / "rows"), batch_size=128, batches=10)

@@ -17,6 +17,7 @@ from typing import Any, Optional, TextIO
 from tests.bench import keras_worker
 from tests.bench.measure import Clock
 from tfx_estimator import bring_back_estimator
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 
 class Slices:
@@ -103,9 +104,7 @@ def read(
         data_dir: TFDS data_dir, for the tutorial.
     """
     bring_back_estimator()
-    import tensorflow as tf
-
-    mode = tf.estimator.ModeKeys.TRAIN
+    mode = ModeKeys.TRAIN
     if side == "tutorial":
         from tests.bench.peers import tutorial
 
@@ -114,17 +113,55 @@ def read(
         from tests.bench import ours
 
         dataset = ours.trainer_spec(prepared, tempfile.mkdtemp(), batch_size, 1000)["train_spec"].input_fn(mode=mode)
+    _consume(slices, dataset, batches, batch_size)
+
+
+def write_table(path: str, rows: int) -> dict[str, Any]:
+    from tests.bench import ctr
+
+    if not Path(path).exists():
+        ctr.write_transformed(Path(path), rows)
+    return {}
+
+
+def read_table(slices: Slices, side: str, path: str, batch_size: int, batches: int) -> None:
+    """Reads training batches of a table's transformed examples.
+
+    Args:
+        side: `tfx`; `memory` or `files`: ours, with the examples kept in memory or read again in each epoch.
+    """
+    from tests.bench import ctr
+
+    if side == "tfx":
+        from tests.bench.peers import tfx_table
+
+        dataset = tfx_table.read(path, batch_size)
+    else:
+        from tfx_estimator.data.input_fn import ExampleReader
+
+        resident = os.path.getsize(path) if side == "memory" else 0
+        reader = ExampleReader(
+            [path], [], ctr.transformed_spec(), None, batch_size, batch_size, 10_000, 1, resident, label=ctr.LABEL
+        )
+        dataset = reader.input_fn("train")
+    _consume(slices, dataset, batches, batch_size)
+
+
+def _consume(slices: Slices, dataset: Any, batches: int, batch_size: int) -> None:
+    """Reads a data set in slices, within TensorFlow."""
+    import tensorflow as tf
+
     iterator = iter(dataset)
 
     @tf.function
     def consume(count: tf.Tensor) -> tf.Tensor:
-        pixels = 0.0
+        values = 0.0
         for _ in tf.range(count):
             features, _ = next(iterator)
-            images = features["image"] if isinstance(features, dict) else features
-            # One pixel, so that TensorFlow cannot prune any stage of the image.
-            pixels += images[0, 0, 0, 0]
-        return pixels
+            first = next(iter(features.values())) if isinstance(features, dict) else features
+            # One value, so that TensorFlow cannot prune any stage.
+            values += tf.cast(tf.reshape(first, [-1])[0], tf.float32)
+        return values
 
     consume(tf.constant(10))
     going = slices.warm()
@@ -195,9 +232,15 @@ def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: in
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": prepare,
     "write_floats": write_floats,
+    "write_table": write_table,
     "run_pipeline": run_pipeline,
 }
-SLICED: dict[str, Callable[..., None]] = {"read": read, "train": train, "train_keras": keras_worker.train}
+SLICED: dict[str, Callable[..., None]] = {
+    "read": read,
+    "read_table": read_table,
+    "train": train,
+    "train_keras": keras_worker.train,
+}
 
 if __name__ == "__main__":
     main(sys.argv[1:])
