@@ -53,4 +53,5 @@ def call(input_fn: Callable[[], Any]) -> Any:
         flat = data_nest.flatten(components)
         return nest.pack_sequence_as(structure, [None if leaf is None else flat[places[id(leaf)]] for leaf in leaves])
 
-    return found[0].map(pick)
+    # That of TensorFlow 1 forgets how many elements there are.
+    return dataset_ops.DatasetV2.map(found[0], pick)

@@ -24,6 +24,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, REPLICA
 from tfx_estimator.components.trainer.replica_check import check as replica_check
 from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN, SETTINGS_KEY
 from tfx_estimator.components.trainer.task.user_code import function_of, make_fn_args, tell, warm_start_of
+from tfx_estimator.components.trainer.user_input.input_check import check_evaluation_ends
 from tfx_estimator.components.trainer.user_input.shared_batches import share
 from tfx_estimator.model_fn.bridge.tpu import without_tpu
 from tfx_estimator.model_fn.parallel.division import whole_network
@@ -54,6 +55,8 @@ def run(context: TaskContext) -> None:
         replica_check.run(make_spec, distribution, strategies[0], context.job.training_dir)
         return
     spec = make_spec()
+    if task.evaluates:
+        check_evaluation_ends(spec)
     if context.tried_for:
         replica_check.check_inputs(spec, context.tried_for)
     if tf_config is not None:

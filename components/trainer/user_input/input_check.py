@@ -106,6 +106,24 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     return reading
 
 
+def check_evaluation_ends(spec: Spec) -> None:
+    """Refuses an evaluation of all batches of a data set that repeats without end, as Keras does."""
+    estimator, given = spec["estimator"], spec["eval_spec"]
+    # A hook may end it.
+    if given.steps is not None or given.hooks or shared_batches.is_built_in(given.input_fn):
+        return
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        params = params_in(estimator, ModeKeys.EVAL)
+        made = shared_batches.call_input_fn(given.input_fn, ModeKeys.EVAL, params, estimator.config)
+        if not isinstance(made, tf.data.Dataset) or session.run(made.cardinality()) != tf.data.INFINITE_CARDINALITY:
+            return
+    raise UserCodeError(
+        "EvalSpec.input_fn repeats its data set without end, and EvalSpec.steps is None: the evaluation would not end",
+        expected="a number of batches, or a data set that ends",
+        todo="declare trainer.eval_steps, which EvalSpec(steps=fn_args.eval_steps) takes; or repeat once: num_epochs=1",
+    )
+
+
 class Part(NamedTuple):
     """The batches that each replica trains with.
 
