@@ -26,7 +26,7 @@ trainer: {model: wide_deep, path: PATH, train_steps: 200, global_batch_size: 64,
 _SHOPS = 40
 
 
-def _write(folder: Path, day: int, shift: int = 0, shops: int = _SHOPS, columns: Sequence[str] = ()) -> None:
+def write_day(folder: Path, day: int, shift: int = 0, shops: int = _SHOPS, columns: Sequence[str] = ()) -> None:
     """Writes 1,500 rows: each shop sells or does not; how many rows it has, and so its place, changes each day."""
     drawn = random.Random(day)
     names = ["shop", "hour", "size", "bought"]
@@ -46,7 +46,7 @@ def _write(folder: Path, day: int, shift: int = 0, shops: int = _SHOPS, columns:
 def shops(request, tmp_path) -> Path:
     (tmp_path / "shops.yaml").write_text(_DECLARED.replace("PATH", request.param))
     for day in (1, 2):
-        _write(tmp_path, day)
+        write_day(tmp_path, day)
     return tmp_path
 
 
@@ -63,7 +63,7 @@ def test_a_day_goes_on_from_the_last_blessed_one_whatever_the_order_of_its_words
     assert sum(first["examples"].values()) == 3000
 
     # Four steps more: from the start they would tell nothing, and with another word's weights less than that.
-    _write(shops, 3, shops=_SHOPS + 1)
+    write_day(shops, 3, shops=_SHOPS + 1)
     few = ("--set", "trainer.train_steps=4")
     workdir.run("shops.yaml", *few, cwd=shops, seconds=400)
     second = workdir.summary("shops")
@@ -82,18 +82,18 @@ def test_a_day_that_drifts_or_lacks_a_column_trains_nothing_and_a_killed_one_is_
     workdir = Workdir(shops / "runs")
     workdir.run("shops.yaml", cwd=shops, seconds=400)
     pushed = sorted((workdir.path / "shops" / "serving").iterdir())
-    _write(shops, 3, shift=3)
+    write_day(shops, 3, shift=3)
     printed = workdir.run("shops.yaml", code=3, cwd=shops, seconds=400)
     assert "day 3, feature 'size'" in printed
     assert workdir.states("shops").get("Trainer") not in ("ran", "cached")
     (shops / "days" / "day-3").rename(shops / "drifted")
-    _write(shops, 3, columns=["hour"])
+    write_day(shops, 3, columns=["hour"])
     assert "day-3/rows.csv has size for column 2" in workdir.run("shops.yaml", code=2, cwd=shops, seconds=400)
     (shops / "days" / "day-3").rename(shops / "lacking")
     assert sorted((workdir.path / "shops" / "serving").iterdir()) == pushed
 
     # Killed in the midst of its training: the next run resumes it, from the same weights of the same day.
-    _write(shops, 3)
+    write_day(shops, 3)
     long = ("--set", "trainer.train_steps=3000", "--set", "trainer.save_checkpoints_steps=100")
     words = ["run", "shops.yaml", "--no-report", "--no-dry-run", *long, "--workdir", str(workdir.path)]
     trainings = workdir.path / "shops" / "artifacts" / "Trainer" / "training"
