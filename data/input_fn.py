@@ -43,7 +43,7 @@ class ExampleReader:
     """Reads tf.Examples from TFRecord files for `tf.estimator`; call `input_fn` with it.
 
     Images stay raw bytes through shuffling and batching; hundreds are parsed and transformed at once, which costs a
-    tenth of parsing one example at a time. Examples that are kept in memory are parsed only once.
+    tenth of parsing one example at a time. Numbers that are kept in memory are parsed only once.
 
     The order of training depends only on seed and position (see `order`), so that it starts at any step as fast as at
     the first.
@@ -128,6 +128,11 @@ class ExampleReader:
         window = self.shuffle_buffer // 2
         index = index_records(files, max(window // _BLOCKS_IN_WINDOW, _BLOCK), self.index_folder)
         packing = packing_of(self.feature_spec)
+        # Parsed numbers may be larger than their records; and pipelines that share windows parse their own rows only.
+        if packing and (
+            packing.row_bytes * index.records > index.bytes or not (resident or pipeline_count(context) == 1)
+        ):
+            packing = None
         parse = packing.parse if packing else None
         if resident:
             windows, seed = resident_windows(index, start, parse), self.seed

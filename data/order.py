@@ -45,7 +45,9 @@ def resident_windows(
 
     numbers = tf.data.Dataset.range(len(index.blocks))
     read = _read(index, numbers.map(lambda block: (block, 0)))
-    return (read.rebatch(_PARSED).map(parse) if parse else read).rebatch(index.records).flat_map(epochs)
+    if parse:
+        read = read.rebatch(_PARSED).map(parse, num_parallel_calls=_PARALLEL_READS, deterministic=True)
+    return read.rebatch(index.records).flat_map(epochs)
 
 
 def streamed_windows(

@@ -13,7 +13,7 @@ Features = dict[str, tf.Tensor]
 
 
 class Packing:
-    """Packs the features of examples, all of a fixed length.
+    """Packs the features of examples: numbers, and as many in each example.
 
     Args:
         spec: The features' tf.io.FixedLenFeature, by name.
@@ -26,6 +26,11 @@ class Packing:
             dtype: list(names) for dtype, names in itertools.groupby(by_dtype, lambda name: spec[name].dtype.name)
         }
         self._shapes = {name: [*tf.TensorShape(each.shape)] for name, each in spec.items()}
+
+    @property
+    def row_bytes(self) -> int:
+        """The size of a row in memory."""
+        return sum(self._size(name) * each.dtype.size for name, each in self._spec.items())
 
     def parse(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         """Parses serialized examples, string [rows], to one matrix [rows, values] for each dtype."""
@@ -53,6 +58,6 @@ class Packing:
 
 
 def packing_of(spec: Mapping[str, Any]) -> Optional[Packing]:
-    """Returns the packing of a feature spec; None if the length of a feature is the example's."""
-    fixed = all(isinstance(each, tf.io.FixedLenFeature) for each in spec.values())
-    return Packing(spec) if spec and fixed else None
+    """Returns the packing of a feature spec; None if a feature is of words or bytes, or of the example's own length."""
+    numbers = all(isinstance(each, tf.io.FixedLenFeature) and each.dtype != tf.string for each in spec.values())
+    return Packing(spec) if spec and numbers else None

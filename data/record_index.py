@@ -44,6 +44,11 @@ class RecordIndex:
         """The number of records in all files."""
         return sum(count for *_, count in self.blocks)
 
+    @property
+    def bytes(self) -> int:
+        """Their size in the files."""
+        return sum(length for _, _, length, _ in self.blocks)
+
 
 def index_records(files: Sequence[str], block: int, folder: Optional[str] = None) -> RecordIndex:
     """Indexes the records of files, by reading every record's length once.

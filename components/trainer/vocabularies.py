@@ -28,8 +28,8 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _BEGINS_ANEW = re.compile(r"(^|/)(global_step|_?iter(ations?)?|save_counter|STOP)(/\.ATTRIBUTES/VARIABLE_VALUE)?$")
 # Scopes of TensorFlow's own, which a feature may be called as well; and of crossed features, whose rows are hashes.
 _STRUCTURE = re.compile(r"training|linear|dnn|linear_model|input_layer|input_from_feature_columns|\w*_X_\w*")
-# Slots of a Keras optimizer in a graph, and a copy on another device, which the graph saves as well.
-_SLOTS, _COPY = "training/", "/replica_"
+# A slot's copy on another device, which the graph of a Keras optimizer saves as well.
+_COPY = re.compile(r"/replica_\d+$")
 # Of a vocabulary, so many words are given to a transform graph, and so many that no data have.
 _ASKED, _UNKNOWN = 1_000, 200
 
@@ -172,8 +172,10 @@ def carry(
             todo="correct the name, or remove it",
         )
     reader = tf.train.load_checkpoint(prefix)
-    tensors = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map() if _COPY not in key}
+    tensors = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
     names = _full_names(tensors)
+    if not names:
+        tensors = {key: value for key, value in tensors.items() if not _is_copy(key, tensors)}
     changed = {name for name in old if name in new and _order(old[name]) != _order(new[name])}
     known = _Names([*features, *(name for name in old if old[name].is_feature)], declared)
     known.find([names.get(key, key) for key in tensors])
@@ -202,14 +204,18 @@ def carry(
                 todo=f"name them: trainer.warm_start.vocabularies: {{{name}: ['*PATTERN*']}}; or [] if there are none",
             )
         carried.new[name] = len({*new[name].words} - {*old[name].words})
-    _write(target, tensors | _copies(tensors, devices - 1))
+    _write(target, tensors | ({} if names else _copies(tensors, devices - 1)))
     return carried
 
 
+def _is_copy(key: str, tensors: Mapping[str, Any]) -> bool:
+    return bool(_COPY.search(key)) and _COPY.sub("", key) in tensors
+
+
 def _copies(tensors: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Returns the further copies that an Estimator's graph has of a Keras optimizer's slots, one on each device."""
-    slots = {key: value for key, value in tensors.items() if key.startswith(_SLOTS)}
-    return {f"{key}{_COPY}{number}": slots[key] for key in slots for number in range(1, count + 1)}
+    """Returns copies of a graph's slots, whose names hold their variables', for further devices."""
+    slots = [key for key in tensors if any(f"/{each}/" in f"/{key}" for each in tensors)] if count > 0 else []
+    return {f"{key}/replica_{number}": tensors[key] for key in slots for number in range(1, count + 1)}
 
 
 class _Names:

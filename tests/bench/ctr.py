@@ -39,18 +39,6 @@ def columns(rows: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
         yield block
 
 
-def write_csv(folder: Path, rows: int, files: int = 1, seed: int = 0) -> None:
-    """Writes a day of rows: words as Criteo's, eight hexadecimal digits; an empty cell is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, share in enumerate(np.array_split(np.arange(rows), files)):
-        with open(folder / f"part-{number:03d}.csv", "w", encoding="utf-8") as file:
-            file.write(",".join((LABEL, *NUMBERS, *WORDS)) + "\n")
-            for block in columns(len(share), seed * 1_000 + number):
-                numbers = [np.where(np.isnan(block[name]), "", block[name].astype(str)) for name in NUMBERS]
-                words = [_hexadecimal(place, block[name]) for place, name in enumerate(WORDS)]
-                file.writelines(",".join(row) + "\n" for row in zip(block[LABEL].astype(str), *numbers, *words))
-
-
 def write_transformed(path: Path, rows: int, seed: int = 0) -> None:
     """Writes them as Transform would: standardised numbers and the words' places."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +59,3 @@ def transformed_spec() -> dict[str, tf.io.FixedLenFeature]:
     """Returns the feature spec of `write_transformed`."""
     words = {name: tf.io.FixedLenFeature([], tf.int64) for name in (*WORDS, LABEL)}
     return {name: tf.io.FixedLenFeature([], tf.float32) for name in NUMBERS} | words
-
-
-def _hexadecimal(place: int, values: np.ndarray) -> list[str]:
-    return [f"{(value * 2_654_435_761 + place * 97) % 2**32:08x}" for value in values.tolist()]

@@ -8,6 +8,7 @@ import pytest
 from tests.artifacts import example, write_records
 from tests.data.input_pipelines import RESIDENT, SIZES, TOTAL, context, flat, labels
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.data.packing import packing_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
@@ -59,39 +60,33 @@ def test_packed_columns_are_what_parsing_gives(tmp_path, resident_bytes):
     import tensorflow as tf
 
     fixed = tf.io.FixedLenFeature
-    spec = {
+    numbers = {
         "number": fixed([], tf.float32),
         "pair": fixed([2], tf.float32, [0.5, 1.5]),
-        "word": fixed([], tf.string, "none"),
         "grid": fixed([2, 2], tf.int64),
         "label": fixed([], tf.int64),
     }
+    words = {**numbers, "word": fixed([], tf.string, "none")}
+    assert packing_of(numbers)
+    assert not packing_of(words)
     rows = [
-        {"number": number / 7, "grid": [number] * 4, "label": number}
-        | ({"word": b"w%d" % number, "pair": [1.0, number]} if number % 3 else {})
+        {"number": number / 7, "grid": [number] * 4, "label": number} | ({"pair": [1.0, number]} if number % 3 else {})
         for number in range(100)
     ]
     path = write_records(tmp_path / "examples", [example(**row) for row in rows])
-    settings = {"shuffle_buffer": 32, "seed": 5, "resident_bytes": resident_bytes}
-    expected = {
-        label: features
-        for features, label in ExampleReader([], [path], spec, None, 1, 1, **settings)
-        .input_fn("eval")
-        .as_numpy_iterator()
-        for label in label.tolist()
-    }
-    ragged = {**spec, "word": tf.io.VarLenFeature(tf.string)}
-    packed, parsed = (
-        ExampleReader([path], [], each, None, 12, 1, **settings).input_fn("train") for each in (spec, ragged)
-    )
-    order = flat(labels(parsed.map(lambda _, label: (0, label)), 20))
-    batches = list(packed.take(20).as_numpy_iterator())
-    assert [number for _, label in batches for number in label.tolist()] == order
-    for features, label in batches:
-        for place, number in enumerate(label.tolist()):
-            assert features.keys() == expected[number].keys()
-            for name, value in features.items():
-                np.testing.assert_array_equal(value[place], expected[number][name][0])
+
+    def batches(spec, count: int, index: int) -> list:
+        reader = ExampleReader([path], [], spec, None, 12, 1, 32, 5, resident_bytes, lambda: 3)
+        return list(reader.input_fn("train", context(count, index)).take(20).as_numpy_iterator())
+
+    for pipeline in ((1, 0), (2, 0), (2, 1)):
+        for (packed, label), (parsed, same) in zip(batches(numbers, *pipeline), batches(words, *pipeline), strict=True):
+            assert label.tolist() == same.tolist()
+            assert parsed.pop("word").tolist() == [b"none"] * len(label)
+            assert packed.keys() == parsed.keys()
+            for name, value in packed.items():
+                np.testing.assert_array_equal(value, parsed[name])
+            np.testing.assert_array_equal(packed["grid"][:, 1, 0], label)
 
 
 # The examples' images are of a single colour; an added value identifies them.

@@ -216,8 +216,11 @@ class FitHook(tf.compat.v1.train.SessionRunHook):
         if latest is None or step_of(latest):
             return
         stored = tf.train.load_checkpoint(latest).get_variable_to_shape_map()
+        savers = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
+        if not savers:
+            return  # the model_fn's own, which may restore less
         # By the names that TensorFlow's Saver asks for: with slots, and their copies on other devices.
-        asked = saveable_object_util.op_list_to_dict(variables._all_saveable_objects())
+        asked = saveable_object_util.op_list_to_dict(savers[0]._var_list or variables._all_saveable_objects())
         for name, each in sorted(asked.items()):
             parts = each if isinstance(each, list) else [each]
             here = shape_of(parts) if hasattr(parts[0], "shape") else stored.get(name)

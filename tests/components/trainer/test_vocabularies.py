@@ -58,16 +58,20 @@ def test_each_word_keeps_its_weights_and_slots_and_a_new_one_begins_as_an_unknow
     assert carried.new == {"shop": 1}
 
 
-def test_each_device_of_a_graph_has_its_copy_of_a_slot(tmp_path):
-    weights, slot = "shop__weights", "training__Ftrl__shop__weights__linear"
-    rows = {weights: _rows(1, 2), slot: _rows(3, 4), f"{slot}__replica_1": _rows(3, 4)}
-    _save(f"{tmp_path}/a", **rows)
+@pytest.mark.parametrize(
+    "slot", ["training/Ftrl/shop/weights/linear", "Adam/shop/weights/m", "opt/Adam/shop/weights/m"]
+)
+def test_each_device_of_a_graph_has_its_copy_of_a_slot(tmp_path, slot):
+    # Not every variable of such a name is a copy.
+    rows = {"shop__weights": _rows(1, 2), "tower__replica_1": _rows(5), "tower__replica_2__kernel": _rows(6)}
+    own = {"tower/replica_1": [5], "tower/replica_2/kernel": [6], "shop/weights": [2, 1], slot: [4, 3]}
+    slots = {slot.replace("/", "__"): _rows(3, 4), f"{slot}/replica_1".replace("/", "__"): _rows(3, 4)}
+    _save(f"{tmp_path}/a", **rows, **slots)
     for devices in (1, 3):
         carry(f"{tmp_path}/a", f"{tmp_path}/{devices}", {"shop": _of("ab", 0)}, {"shop": _of("ba", 0)}, {}, (), devices)
         reader = tf.train.load_checkpoint(f"{tmp_path}/{devices}")
         found = {key: reader.get_tensor(key).ravel().tolist() for key in reader.get_variable_to_shape_map()}
-        copies = {f"training/Ftrl/shop/weights/linear/replica_{each}": [4, 3] for each in range(1, devices)}
-        assert found == {"shop/weights": [2, 1], "training/Ftrl/shop/weights/linear": [4, 3]} | copies
+        assert found == own | {f"{slot}/replica_{each}": [4, 3] for each in range(1, devices)}
 
 
 def _carried(folder, old, new, declared=None, features=(), **tensors) -> dict[str, list[float]]:
