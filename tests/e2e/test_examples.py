@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.conftest import Workdir
 from tests.examples import commands, copy_example, edit
+from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -84,6 +85,16 @@ def test_a_compiled_keras_model_of_two_inputs_is_pushed(tmp_path):
     output = workdir.run("own-keras-model.yaml", cwd=folder)
     assert "compiled:compiled returns a compiled model: it is trained by its own optimizer, " in output
     assert workdir.summary("own-keras-model")["blessed"] is True
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not stacks.current().has_eval_saved_model, reason="TFX 1.21's module has a Keras model")
+def test_the_taxi_example_of_tfx_is_a_declaration(tmp_path):
+    _, workdir = _run("taxi-declared", tmp_path)
+    results = workdir.summary("taxi-declared")
+    assert sum(results["examples"].values()) == 15_002
+    assert results["metrics"]["auc"] >= 0.9
+    assert len(results["slice_metrics"]["trip_start_hour"]) == 24
 
 
 @pytest.mark.long  # tests/data/sources covers these cases without a pipeline
