@@ -24,38 +24,30 @@ trainer:
   train_steps: {_STEPS}
   global_batch_size: 64
   save_checkpoints_steps: {_INTERVAL}
-  distribution: {{train: TRAIN, max_restarts: {2 * _KILLS}}}
+  distribution: {{max_restarts: {2 * _KILLS}}}
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "train", "tasks"),
-    [
-        ("estimator", "one_device", ["chief-0"]),
-        ("keras", "one_device", ["chief-0"]),
-        ("estimator", "multi_worker_mirrored:2", ["chief-0", "worker-0"]),
-    ],
-)
-def test_a_table_s_training_that_is_killed_ten_times_is_the_undisturbed_one(tmp_path, path, train, tasks):
+def test_a_table_s_training_that_is_killed_ten_times_is_the_undisturbed_one(tmp_path):
     chance = random.Random(7)
-    (tmp_path / "shops.yaml").write_text(_DECLARED.replace("TRAIN", train))
+    (tmp_path / "shops.yaml").write_text(_DECLARED)
     write_day(tmp_path, 1)
     kills: list[Fault] = []
     for index in range(_KILLS):
-        victim, step = chance.choice(tasks), _INTERVAL * (index + 1) + chance.randrange(_INTERVAL // 2)
-        kills.append(Fault(victim, TRAINING, psutil.Process.kill, step=step, after=kills[-1] if kills else None))
+        step = _INTERVAL * (index + 1) + chance.randrange(_INTERVAL // 2)
+        kills.append(Fault("chief-0", TRAINING, psutil.Process.kill, step=step, after=kills[-1] if kills else None))
     killed, alone = Workdir(tmp_path / "killed"), Workdir(tmp_path / "alone")
-    declared, over = ("shops.yaml", "--set", f"trainer.path={path}"), threading.Event()
+    over = threading.Event()
     for each in kills:
         each.watch(killed.path / "shops" / "artifacts" / "Trainer", over)
     try:
-        killed.run(*declared, cwd=tmp_path, seconds=900)
+        killed.run("shops.yaml", cwd=tmp_path, seconds=900)
     finally:
         over.set()
         for each in kills:
             each.join(20)
     assert all(each.happened for each in kills), [str(each) for each in kills]
-    alone.run(*declared, cwd=tmp_path, seconds=300)
+    alone.run("shops.yaml", cwd=tmp_path, seconds=300)
     results, undisturbed = killed.summary("shops"), alone.summary("shops")
     assert results["training"]["restarts"] == _KILLS
     assert results["training"]["last_step"] == _STEPS
