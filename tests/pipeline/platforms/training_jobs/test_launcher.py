@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
+import psutil
 import pytest
 
 from tests.pipeline.platforms.training_jobs.operator import Operator
@@ -116,16 +117,26 @@ def _in_a_thread(folder: Path) -> tuple[list[Outcome], threading.Thread]:
     return found, thread
 
 
+def _is_over(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_a_job_stuck_in_restarting_ends_with_the_final_failure(server, tmp_path, monkeypatch):
     monkeypatch.setattr(failures, "FINAL_SECONDS", 2.0)
     # The chief's log has no end.
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
-    lost = tmp_path / "lost"
+    lost, pid = tmp_path / "lost", tmp_path / "pid"
 
     def argv(kind: str, index: int, number: int) -> list[str]:
         if kind == "worker":
             # The chief loses the worker and ends before it, by more than a poll of both takes.
-            return shell(f"while [ ! -e {lost} ]; do sleep 0.05; done; sleep 0.1; {LEAVES}; exit 4")
+            return shell(f"echo $$ > {pid}; while [ ! -e {lost} ]; do sleep 0.05; done; sleep 0.1; {LEAVES}; exit 4")
+        if number:
+            # Restarted while the worker runs, it would end the restart, and the worker's end the job.
+            wait_until(lambda: _is_over(int(pid.read_text())), "the worker's end")
         return shell("exec sleep 60" if number else f"sleep 1; touch {lost}; exit 138")
 
     with Operator(server, tmp_path / "pods", argv) as operator:
