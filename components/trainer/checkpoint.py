@@ -37,7 +37,7 @@ def refuse_carried(why: str) -> UserCodeError:
     """Returns the error of a model that does not fit the weights and slots of an earlier day."""
     return UserCodeError(
         f"trainer.warm_start.blessed: the model is another than that of the earlier day: {why}",
-        expected="the same network, features, optimizer and number of devices",
+        expected="the same network, features and optimizer",
         todo="change it back; or begin anew with it once: --set trainer.warm_start=null",
     )
 

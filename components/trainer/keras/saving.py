@@ -72,7 +72,7 @@ class Saver:
             except (AssertionError, ValueError) as error:
                 if goes_on and not step_of(latest):
                     lacking = sorted({*_VARIABLE.findall(str(error))}, key=lambda name: (-name.count("/"), name))
-                    why = f"it has nothing of {listed(lacking, 3)}" if lacking else first_line(error)
+                    why = f"its checkpoint has nothing of {listed(lacking, 3)}" if lacking else first_line(error)
                     raise refuse_carried(why) from error
                 raise TrainingError(
                     f"checkpoint {latest} does not fit the model: {first_line(error)}",

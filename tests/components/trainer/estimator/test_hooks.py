@@ -114,7 +114,7 @@ def test_a_training_with_such_a_model_fn_ends(training, settings, importable):
 
 
 @pytest.mark.parametrize("other", [{"units": 3}, {"optimizer": "Adagrad"}, {"optimizer": "keras"}])
-def test_a_model_that_does_not_fit_that_of_an_earlier_day_begins_anew(tmp_path, other):
+def test_only_the_model_of_the_earlier_day_goes_on(tmp_path, other):
     import tensorflow as tf
 
     v1 = tf.compat.v1

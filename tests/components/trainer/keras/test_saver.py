@@ -69,7 +69,7 @@ def test_the_newest_are_kept_and_restored_with_the_optimizers_slots(trained, tmp
 
 
 @pytest.mark.parametrize("other", [{"size": 4}, {"optimizer": "Ftrl"}])
-def test_a_model_that_does_not_fit_that_of_an_earlier_day_begins_anew(tmp_path, other):
+def test_only_the_model_of_the_earlier_day_goes_on(tmp_path, other):
     make(tmp_path, Model()).save(0)
     with refused(UserCodeError, "another than that of the earlier day", todo="--set trainer.warm_start=null"):
         make(tmp_path, Model(**other)).restore(goes_on=True)
