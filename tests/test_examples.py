@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import runpy
 from pathlib import Path
@@ -28,8 +29,9 @@ def test_the_readme_has_all_examples():
 @pytest.mark.parametrize("path", DECLARATIONS, ids=str)
 def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(copy_example(path.parts[0], tmp_path))
-    if Path("draw_images.py").exists():
-        runpy.run_path("draw_images.py")
+    for command in itertools.takewhile(lambda command: path.name not in command, commands()[path.parts[0]]):
+        if command[0] == "python":  # its data
+            runpy.run_path(command[1], run_name="__main__")
     # Outputs of the previous example.
     weights = ("variables.index", "variables.data-00000-of-00001")
     write_files(Path("runs/scaling/serving/1/variables"), dict.fromkeys(weights, ""))
