@@ -8,6 +8,7 @@ from typing import Any, Union
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from tfx_estimator.data.words import numbered
 from tfx_estimator.pipeline.config.task import REGRESSION
 
 # Rarer words share a bucket with unknown and missing ones.
@@ -30,16 +31,17 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
     label, weight = custom_config["label"], custom_config["weight"]
     outputs: dict[str, tf.Tensor] = {}
     numbers: dict[str, _Feature] = {}
+    words: dict[str, tf.Tensor] = {}
     for name, values in inputs.items():
         if name == label:
             outputs[name] = _label(values, custom_config)
         elif name == weight:
             outputs[name] = tf.cast(_dense(values, 1), tf.float32)
         elif values.dtype == tf.string:
-            outputs[name] = tft.compute_and_apply_vocabulary(_dense(values), top_k=_MOST_WORDS, num_oov_buckets=1)
+            words[name] = _dense(values)
         else:
             numbers[name] = values
-    return outputs | (_standardised(numbers) if numbers else {})
+    return outputs | (_standardised(numbers) if numbers else {}) | (numbered(words, _MOST_WORDS) if words else {})
 
 
 def categories_of(schema: Any) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
 NUMBERS = tuple(f"i{number}" for number in range(1, 14))
@@ -37,6 +38,19 @@ def columns(rows: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
         score += np.where(block["c9"] % 7 < 3, 0.7, -0.7)
         block[LABEL] = (generator.random(count) < 1 / (1 + np.exp(-score))).astype(np.int64)
         yield block
+
+
+def write_csv(folder: Path, rows: int, files: int = 4, seed: int = 0) -> None:
+    """Writes them as a day of CSV files: words as eight hexadecimal digits, missing numbers as empty cells."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        count = rows * (number + 1) // files - rows * number // files
+        for index, block in enumerate(columns(count, seed=seed * files + number)):
+            for name in WORDS:
+                digits = (block[name] * 2_654_435_761 % 2**32).astype(">u4").tobytes().hex()
+                block[name] = [digits[start : start + 8] for start in range(0, len(digits), 8)]
+            frame = pd.DataFrame(block).astype(dict.fromkeys(NUMBERS, "Int64"))
+            frame.to_csv(folder / f"part-{number}.csv", mode="a" if index else "w", header=not index, index=False)
 
 
 def write_transformed(path: Path, rows: int, seed: int = 0) -> None:
