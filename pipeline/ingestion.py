@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tfx.components import CsvExampleGen, ImportExampleGen
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.proto import example_gen_pb2
 from tfx.proto.range_config_pb2 import RangeConfig, StaticRange
@@ -15,9 +14,9 @@ from tfx.types import BaseChannel, Channel
 from tfx.types.channel import union
 
 from tfx_estimator.components.day_statistics_gen import DayStatisticsGen
+from tfx_estimator.components.example_gens import CsvExampleGen, ImportExampleGen, ParquetExampleGen
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
-from tfx_estimator.components.parquet_example_gen import ParquetExampleGen
 from tfx_estimator.components.schema_gen import SchemaGen
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.data.features import LABEL

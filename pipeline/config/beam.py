@@ -15,10 +15,11 @@ PORTABLE = {
     "environment_config": "--environment_config",
     "workers": "--sdk_worker_parallelism",
 }
+# Beam's DirectRunner first tries to download another engine; this names the in-memory one. One worker is the fastest
+# local mode.
+IN_PROCESS = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 _RUNNERS = {
-    # Beam's DirectRunner first tries to download another engine; this names the in-memory one. One worker is the
-    # fastest local mode.
-    "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
+    "direct": IN_PROCESS,
     "portable": "PortableRunner",
     "dataflow": "tfx_estimator.pipeline.beam.DataflowRunner",
 }

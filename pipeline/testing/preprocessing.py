@@ -18,10 +18,11 @@ from tensorflow_transform.tf_metadata.dataset_metadata import DatasetMetadata
 from tfx_bsl.public.tfxio import TFExampleBeamRecord
 
 from tfx_estimator.components.transform.executor import checked
+from tfx_estimator.pipeline.config.beam import IN_PROCESS
 from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
 from tfx_estimator.pipeline.testing.rows import Row, schema_of, serialize
 
-_OPTIONS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+_OPTIONS = [f"--runner={IN_PROCESS}"]
 
 
 def preprocess(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Union
 
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.files import open_regular
@@ -29,17 +29,25 @@ def read_file(path: Path, rows: int, cells: int) -> TableFile:
         DataError: CsvExampleGen would fail, or give columns other names, or cells to other columns.
     """
     with open_regular(path) as file:
-        names = _read_names(path, file.readline())
+        names, found_rows = read(path, file)
         found = TableFile(path, names, [], [], False)
         most = max(min(rows, cells // len(names)), 1)
-        for line, row in _read_rows(path, file):
+        for line, row in found_rows:
             if len(found.rows) == most:
                 return found
-            if len(row) != len(names):
-                raise _refuse_ragged(found, line, row)
             found.lines.append(line)
             found.rows.append(row)
     return replace(found, is_whole=True)
+
+
+def read(path: Union[str, Path], file: BinaryIO) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
+    """Returns the names of the columns, and the first line and the cells of each row, read one by one.
+
+    Raises:
+        DataError: CsvExampleGen would fail, or give columns other names, or cells to other columns.
+    """
+    names = _read_names(path, file.readline())
+    return names, _read_rows(path, file, names)
 
 
 def check(file: TableFile, first: TableFile) -> None:
@@ -86,7 +94,7 @@ def holds_features(path: Path) -> bool:
     return not {re.sub(r'[\s"\0]', "", name).lower() for name in re.split("[,;\t]", head)}.intersection(PATHS)
 
 
-def _read_names(path: Path, head: bytes) -> tuple[str, ...]:
+def _read_names(path: Union[str, Path], head: bytes) -> tuple[str, ...]:
     """Returns the names of the columns: CsvExampleGen cuts the line at each comma, within quotes as well."""
     text = _decode(path, 1, head).strip()
     what, expected = "", "a line of names, with commas between them"
@@ -106,7 +114,7 @@ def _read_names(path: Path, head: bytes) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
-def _read_rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(path: Union[str, Path], file: BinaryIO, names: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Yields the first line, and the cells, of each row; CsvExampleGen joins lines until their quotes are even."""
     first, parts, is_open = 2, [], False
     for number, line in enumerate(file, 2):
@@ -115,13 +123,15 @@ def _read_rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
         if is_open and len(parts) < _MAX_LINES:
             continue
         if row := _cut(path, first, "".join(parts)):
+            if len(row) != len(names):
+                raise _refuse_ragged(path, names, first, row)
             yield first, row
         first, parts = number + 1, []
     if parts:
         _cut(path, first, "".join(parts))
 
 
-def _cut(path: Path, first: int, text: str) -> list[str]:
+def _cut(path: Union[str, Path], first: int, text: str) -> list[str]:
     """Returns a row's cells; CsvExampleGen reads on for ever within a quote that is still open."""
     try:
         return next(csv.reader(_once(text)))
@@ -139,16 +149,16 @@ def _once(text: str) -> Iterator[str]:
     raise csv.Error("a quote is not closed")
 
 
-def _refuse_ragged(file: TableFile, line: int, row: list[str]) -> DataError:
-    more = len(row) > len(file.names)
+def _refuse_ragged(path: Union[str, Path], names: tuple[str, ...], line: int, row: list[str]) -> DataError:
+    more = len(row) > len(names)
     return DataError(
-        one_line(f"line {line:,} of {file.path} has {len(row):,} cells: {_shorten(','.join(row))}"),
-        expected=f"{len(file.names):,}, as the line of names has",
+        one_line(f"line {line:,} of {path} has {len(row):,} cells: {_shorten(','.join(row))}"),
+        expected=f"{len(names):,}, as the line of names has",
         todo='put cells with commas into quotes, as "1,5"' if more else "add the commas of empty cells, or remove it",
     )
 
 
-def _decode(path: Path, number: int, line: bytes) -> str:
+def _decode(path: Union[str, Path], number: int, line: bytes) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.model_fn.bridge import tf1
+from tfx_estimator.pipeline.config.beam import IN_PROCESS
 from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.table import read_declared
 from tfx_estimator.pipeline.user_data.table import first_rows
@@ -27,7 +28,7 @@ from tfx_estimator.pipeline.user_source.frames import is_users_module
 # Limit of made-up images, and their seed.
 _MOST_BYTES, _SEED = 64 << 20, 1
 _SPLITS = ("train", "eval")
-_OPTIONS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+_OPTIONS = [f"--runner={IN_PROCESS}"]
 # The raw examples' folder, and that of the preprocessed ones.
 RAW, _TRANSFORMED = "examples", "transformed_examples"
 

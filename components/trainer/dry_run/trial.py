@@ -20,6 +20,7 @@ from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.beam import IN_PROCESS
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.table import task as declared_task
@@ -35,7 +36,7 @@ _CALLED_WITH = 8
 # Limit of made-up images, and their seed.
 _MOST_BYTES, _SEED = 64 << 20, 1
 _SPLITS = ("train", "eval")
-_OPTIONS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+_OPTIONS = [f"--runner={IN_PROCESS}"]
 # The length of a learning rate schedule, while the number of steps is unknown.
 _STEPS = 1000
 

@@ -350,7 +350,7 @@ def test_beam_reads_of_a_parquet_file_what_was_read_before_it(tmp_path):
     """Zeros are values, which TFX's own executor takes for missing ones."""
     import apache_beam as beam
 
-    from tfx_estimator.components.parquet_example_gen.executor import Executor
+    from tfx_estimator.components.example_gens.parquet import Executor
 
     columns = {
         "zero": pa.array([0, 1, None] * 4),

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow_hotfix  # noqa: F401  # without it, pyarrow runs code in a Parquet file (CVE-2023-47248)
 import tensorflow as tf
-from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
+from pyarrow import parquet
+from tfx.dsl.io import fileio
 from tfx.types import standard_component_specs
 
+from tfx_estimator.components.example_gens import streaming
 
-class Executor(BaseExampleGenExecutor):
+# Rows that are held in memory.
+_BATCH = 1_000
+
+
+class Executor(streaming.Executor):
     """Reads the files of a split, row by row."""
+
+    def examples(self, paths: Sequence[str]) -> Iterator[tf.train.Example]:
+        """Yields a row after another."""
+        for path in paths:
+            with fileio.open(path, "rb") as file:
+                for batch in parquet.ParquetFile(file).iter_batches(_BATCH):
+                    yield from map(to_example, batch.to_pylist())
 
     def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
         """Returns the transform that reads them."""
