@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Optional
 
 import tensorflow as tf
 from tfx.components.example_gen.csv_example_gen import executor
@@ -19,20 +20,23 @@ class Executor(streaming.Executor, executor.Executor):
     """Reads the files twice: for the kinds of their columns, and for the rows."""
 
     def examples(self, paths: Sequence[str]) -> Iterator[tf.train.Example]:
-        """Yields a row after another.
+        """Yields a row after another, in one example.
 
         Raises:
             DataError: A row has more or fewer cells than there are columns.
         """
         names, kinds = _read_kinds(paths)
-        values = [_VALUES[kind] for kind in kinds]
+        # One example is filled again and again: a new one takes four times as long.
+        example = tf.train.Example()
+        lists = [_list(example.features.feature[name], kind) for name, kind in zip(names, kinds)]
+        columns = [(number, *each) for number, each in enumerate(lists) if each]
         for path in paths:
             with fileio.open(path, "rb") as file:
                 for _, row in csv_file.read(path, file)[1]:
-                    example = tf.train.Example()
-                    features = example.features.feature
-                    for name, value, cell in zip(names, values, row):
-                        value(features[name], cell)
+                    for number, values, value in columns:
+                        del values[:]
+                        if cell := row[number]:
+                            values.append(value(cell))
                     yield example
 
 
@@ -55,7 +59,10 @@ def _read_kinds(paths: Sequence[str]) -> tuple[tuple[str, ...], list[ColumnType]
             open_columns = [number for number, kind in enumerate(kinds) if kind != ColumnType.STRING]
             for _, row in rows:
                 for number in open_columns:
-                    kind = csv_decoder._InferValueType(row[number])
+                    cell = row[number]
+                    if not cell or (kinds[number] == ColumnType.INT and cell.isdecimal() and len(cell) < 19):
+                        continue
+                    kind = csv_decoder._InferValueType(cell)
                     if kind > kinds[number]:
                         kinds[number] = kind
                         if kind == ColumnType.STRING:
@@ -63,32 +70,20 @@ def _read_kinds(paths: Sequence[str]) -> tuple[tuple[str, ...], list[ColumnType]
     return names, kinds
 
 
-def _int(feature: tf.train.Feature, cell: str) -> None:
+def _list(feature: tf.train.Feature, kind: ColumnType) -> Optional[tuple[Any, Callable[[str], Any]]]:
+    """Returns a feature's list, and what reads a cell for it; None for a column without a value, which has no kind."""
+    if kind == ColumnType.UNKNOWN:
+        feature.SetInParent()
+        return None
+    name, value = _LISTS[kind]
+    chosen = getattr(feature, name)
     # A missing cell is a list without a value, as TFX has it.
-    feature.int64_list.SetInParent()
-    if cell:
-        feature.int64_list.value.append(int(cell))
+    chosen.SetInParent()
+    return chosen.value, value
 
 
-def _float(feature: tf.train.Feature, cell: str) -> None:
-    feature.float_list.SetInParent()
-    if cell:
-        feature.float_list.value.append(float(cell))
-
-
-def _bytes(feature: tf.train.Feature, cell: str) -> None:
-    feature.bytes_list.SetInParent()
-    if cell:
-        feature.bytes_list.value.append(cell.encode())
-
-
-def _unknown(feature: tf.train.Feature, cell: str) -> None:
-    """A column without a value has none of a kind either."""
-
-
-_VALUES = {
-    ColumnType.UNKNOWN: _unknown,
-    ColumnType.INT: _int,
-    ColumnType.FLOAT: _float,
-    ColumnType.STRING: _bytes,
+_LISTS: dict[ColumnType, tuple[str, Callable[[str], Any]]] = {
+    ColumnType.INT: ("int64_list", int),
+    ColumnType.FLOAT: ("float_list", float),
+    ColumnType.STRING: ("bytes_list", str.encode),
 }

@@ -9,7 +9,7 @@ import abc
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Union
 
 import tensorflow as tf
 from tfx.components.example_gen import base_example_gen_executor, utils, write_split
@@ -32,7 +32,7 @@ class Executor(base_example_gen_executor.BaseExampleGenExecutor):
 
     @abc.abstractmethod
     def examples(self, paths: Sequence[str]) -> Iterator[tf.train.Example]:
-        """Yields the rows of a split's files."""
+        """Yields the rows of a split's files; an example may change with the next one."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Writes the Examples artifact."""
@@ -68,8 +68,9 @@ class Executor(base_example_gen_executor.BaseExampleGenExecutor):
         with contextlib.ExitStack() as stack:
             writers = [stack.enter_context(_Writer(folder)) for folder in folders]
             for example in self.examples(paths):
-                number = _partition(example, buckets, config) if buckets else 0
-                writers[number].write(example.SerializeToString(deterministic=True))
+                record = example.SerializeToString(deterministic=True)
+                key = example if config.partition_feature_name else record
+                writers[_partition(key, buckets, config) if buckets else 0].write(record)
 
 
 def _files(base: str, pattern: str) -> list[str]:
@@ -81,9 +82,9 @@ def _files(base: str, pattern: str) -> list[str]:
     return paths
 
 
-def _partition(example: tf.train.Example, buckets: list[int], config: example_gen_pb2.SplitConfig) -> int:
+def _partition(record: Union[tf.train.Example, bytes], buckets: list[int], config: example_gen_pb2.SplitConfig) -> int:
     # TFX's own: a row stays in its split, whatever the engine.
-    return base_example_gen_executor._PartitionFn(example, len(buckets), buckets, config)
+    return base_example_gen_executor._PartitionFn(record, len(buckets), buckets, config)
 
 
 class _Writer:
