@@ -27,7 +27,7 @@ from tfx_estimator.pipeline.config.table import is_here, read_declared, task
 from tfx_estimator.pipeline.config.task import CLASSES, Task
 
 # By the key of `data` that names the files.
-_EXAMPLE_GENS = {"csv": CsvExampleGen, "parquet": ParquetExampleGen, "tfrecord": ImportExampleGen}
+_EXAMPLE_GENS: dict[str, Any] = {"csv": CsvExampleGen, "parquet": ParquetExampleGen, "tfrecord": ImportExampleGen}
 
 
 @dataclass(frozen=True)

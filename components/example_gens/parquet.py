@@ -9,8 +9,8 @@ from typing import Any
 import apache_beam as beam
 import pyarrow_hotfix  # noqa: F401  # without it, pyarrow runs code in a Parquet file (CVE-2023-47248)
 import tensorflow as tf
+from apache_beam.io.filesystems import FileSystems
 from pyarrow import parquet
-from tfx.dsl.io import fileio
 from tfx.types import standard_component_specs
 
 from tfx_estimator.components.example_gens import streaming
@@ -25,7 +25,7 @@ class Executor(streaming.Executor):
     def examples(self, paths: Sequence[str]) -> Iterator[tf.train.Example]:
         """Yields a row after another."""
         for path in paths:
-            with fileio.open(path, "rb") as file:
+            with FileSystems.open(path) as file:  # as ReadFromParquet does
                 for batch in parquet.ParquetFile(file).iter_batches(_BATCH):
                     yield from map(to_example, batch.to_pylist())
 

@@ -48,7 +48,7 @@ def write_csv(folder: Path, rows: int, files: int = 4, seed: int = 0) -> None:
         for index, block in enumerate(columns(count, seed=seed * files + number)):
             for name in WORDS:
                 digits = (block[name] * 2_654_435_761 % 2**32).astype(">u4").tobytes().hex()
-                block[name] = [digits[start : start + 8] for start in range(0, len(digits), 8)]
+                block[name] = np.array([digits[start : start + 8] for start in range(0, len(digits), 8)], object)
             frame = pd.DataFrame(block).astype(dict.fromkeys(NUMBERS, "Int64"))
             frame.to_csv(folder / f"part-{number}.csv", mode="a" if index else "w", header=not index, index=False)
 

@@ -18,6 +18,7 @@ TRAINING_STEPS, TRAINING_SLICES = 60, 11
 READER_BATCHES, READER_SLICES = {"tutorial": 60, "ours": 600}, 12
 # Several epochs in each slice.
 TABLE_ROWS, TABLE_BATCH, TABLE_BATCHES = 100_000, 128, 1_600
+INGESTED_ROWS = 20_000
 PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
 # One slice to warm up, then these. The guide reads from its cache after 469 steps of the dense network and 782 of
 # CIFAR-10: in most slices.
@@ -100,6 +101,24 @@ def table_reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     ], results
 
 
+def table_ingestion(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """A day's CSV files, of 13 numbers and 26 words, read and transformed, against TFX's own components."""
+    folder = f"{setting.folder}/ctr-csv-{INGESTED_ROWS}"
+    setting.log(f"writing {INGESTED_ROWS:,} rows")
+    run_worker("write_csv", folder=folder, rows=INGESTED_ROWS)
+    sides = [(side, whole("ingest_table", side=side, folder=folder)) for side in ("tfx", "ours")]
+    results = alternate(sides, setting.rounds, setting.log)
+    cost = {side: per_node(values) for side, values in results.items()}
+    return [
+        less("table ingestion: CPU of CsvExampleGen, TFX's", *_both(cost, "CsvExampleGen"), 3, "s"),
+        less("table ingestion: CPU of Transform, a vocabulary a column", *_both(cost, "Transform"), 1.5, "s"),
+    ], results
+
+
+def _both(cost: dict[str, dict[str, float]], node: str) -> tuple[float, float]:
+    return cost["tfx"][node], cost["ours"][node]
+
+
 def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """The whole pipeline against the shape of TFX's official MNIST example."""
     floats = f"{setting.folder}/mnist-floats"
@@ -140,6 +159,7 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "training": training,
     "reader": reader,
     "table_reader": table_reader,
+    "table_ingestion": table_ingestion,
     "pipeline": pipeline,
     "keras_dense": keras_dense,
     "keras_cifar": keras_cifar,

@@ -124,6 +124,29 @@ def write_table(path: str, rows: int) -> dict[str, Any]:
     return {}
 
 
+def write_csv(folder: str, rows: int) -> dict[str, Any]:
+    from tests.bench import ctr
+
+    if not Path(folder).exists():
+        ctr.write_csv(Path(folder), rows)
+    return {}
+
+
+def ingest_table(side: str, folder: str) -> dict[str, Any]:
+    """Reads, describes and transforms CSV files.
+
+    Args:
+        side: `tfx`: with TFX's own components and a preprocessing_fn of TensorFlow Transform's vocabularies; or `ours`.
+    """
+    from tests.bench.nodes import measured_run
+    from tests.bench.peers import tfx_table
+
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-bench-") as workdir:
+        nodes = measured_run(tfx_table.create_pipeline(folder, workdir, side == "ours"))
+    total = {key: sum(node[key] for node in nodes.values()) for key in ("cpu", "wall")}
+    return {**total, "nodes": nodes}
+
+
 def read_table(slices: Slices, side: str, path: str, batch_size: int, batches: int) -> None:
     """Reads training batches of a table's transformed examples.
 
@@ -233,6 +256,8 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": prepare,
     "write_floats": write_floats,
     "write_table": write_table,
+    "write_csv": write_csv,
+    "ingest_table": ingest_table,
     "run_pipeline": run_pipeline,
 }
 SLICED: dict[str, Callable[..., None]] = {

@@ -15,8 +15,8 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 
 from tests.folders import write_files
-from tests.table_files import write_records
-from tfx_estimator.components.example_gens import csv, streaming, tfrecord
+from tests.table_files import write_parquet, write_records
+from tfx_estimator.components.example_gens import csv, parquet, streaming, tfrecord
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.beam import IN_PROCESS
 
@@ -34,8 +34,8 @@ ROWS = [
 SHARES = {"train": 2, "eval": 1}
 
 
-def _run(executor, folder: Path, target: Path, patterns: dict, shares: dict, split_by: str = "") -> dict:
-    """Returns the records of each split, and how many files it has."""
+def _run(executor, folder, target, patterns: dict, shares: dict, split_by: str = "", runner: str = IN_PROCESS) -> dict:
+    """Returns the records of each split."""
     split, config = example_gen_pb2.Input.Split, example_gen_pb2.SplitConfig
     read = example_gen_pb2.Input(splits=[split(name=name, pattern=pattern) for name, pattern in patterns.items()])
     buckets = [config.Split(name=name, hash_buckets=count) for name, count in shares.items()]
@@ -50,7 +50,7 @@ def _run(executor, folder: Path, target: Path, patterns: dict, shares: dict, spl
         "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
         "output_file_format": example_gen_pb2.FORMAT_TFRECORDS_GZIP,
     }
-    context = BaseBeamExecutor.Context([f"--runner={IN_PROCESS}"], tmp_dir=str(target), unique_id="1")
+    context = BaseBeamExecutor.Context([f"--runner={runner}"], tmp_dir=str(target), unique_id="1")
     executor(context).Do({}, {"examples": [examples]}, properties)
     assert json.loads(examples.split_names) == list(shares or patterns)
     assert examples.get_string_custom_property("payload_format") == "FORMAT_TF_EXAMPLE"
@@ -119,3 +119,20 @@ def test_records_are_copied_into_tfxs_splits(tmp_path):
     ours = _run(tfrecord.Executor, tmp_path, tmp_path / "ours", patterns, SHARES)
     assert {name: sorted(each) for name, each in ours.items()} == {name: sorted(each) for name, each in theirs.items()}
     assert sum(map(len, ours.values())) == 80
+
+
+def test_parquet_files_become_the_same_examples_on_every_engine(tmp_path):
+    columns = {
+        "zero": [0, 1, None] * 20,
+        "list": [[1, 2], [], None] * 20,
+        "word": ["", "a", None] * 20,
+        "id": range(60),
+    }
+    write_parquet(tmp_path / "a.parquet", {name: [*each] for name, each in columns.items()})
+    write_parquet(tmp_path / "b.parquet", {name: [*each] for name, each in columns.items()})
+    patterns = {"single_split": "*.parquet"}
+    # Beam's name for the same engine, which TFX's executor is given.
+    beam = _run(parquet.Executor, tmp_path, tmp_path / "beam", patterns, SHARES, runner="FnApiRunner")
+    ours = _run(parquet.Executor, tmp_path, tmp_path / "ours", patterns, SHARES)
+    assert {name: sorted(each) for name, each in ours.items()} == {name: sorted(each) for name, each in beam.items()}
+    assert sum(map(len, ours.values())) == 120
