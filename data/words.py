@@ -22,8 +22,8 @@ from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
 # The only line of a vocabulary without words: TensorFlow reads no empty file.
 _NO_WORDS = b"\x01no words"
-# So many counts are held in memory, of all columns.
-_HELD = 1_000_000
+# So many counts are held in memory, of all columns: texts may have a kilobyte each.
+_HELD = 300_000
 _Count = tuple[tuple[int, bytes], int]
 
 

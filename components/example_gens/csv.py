@@ -60,9 +60,12 @@ def _read_kinds(paths: Sequence[str]) -> tuple[tuple[str, ...], list[ColumnType]
             for _, row in rows:
                 for number in open_columns:
                     cell = row[number]
-                    if not cell or (kinds[number] == ColumnType.INT and cell.isdecimal() and len(cell) < 19):
+                    if not cell or (
+                        kinds[number] == ColumnType.INT and cell.isascii() and cell.isdecimal() and len(cell) < 19
+                    ):
                         continue
-                    kind = csv_decoder._InferValueType(cell)
+                    # As TFX does: of bytes, other digits than those of ASCII are words.
+                    kind = csv_decoder._InferValueType(cell.encode())
                     if kind > kinds[number]:
                         kinds[number] = kind
                         if kind == ColumnType.STRING:

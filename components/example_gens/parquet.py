@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import pyarrow_hotfix  # noqa: F401  # without it, pyarrow runs code in a Parquet file (CVE-2023-47248)
 import tensorflow as tf
 from apache_beam.io.filesystems import FileSystems
@@ -14,6 +15,7 @@ from pyarrow import parquet
 from tfx.types import standard_component_specs
 
 from tfx_estimator.components.example_gens import streaming
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 
 # Rows that are held in memory.
 _BATCH = 1_000
@@ -23,11 +25,20 @@ class Executor(streaming.Executor):
     """Reads the files of a split, row by row."""
 
     def examples(self, paths: Sequence[str]) -> Iterator[tf.train.Example]:
-        """Yields a row after another."""
+        """Yields a row after another.
+
+        Raises:
+            DamagedDataError: A file is damaged.
+        """
         for path in paths:
-            with FileSystems.open(path) as file:  # as ReadFromParquet does
-                for batch in parquet.ParquetFile(file).iter_batches(_BATCH):
-                    yield from map(to_example, batch.to_pylist())
+            try:
+                with FileSystems.open(path) as file:  # as ReadFromParquet does
+                    for batch in parquet.ParquetFile(file).iter_batches(_BATCH):
+                        yield from map(to_example, batch.to_pylist())
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise DamagedDataError(
+                    f"damaged file {path}: {error}", expected="a whole Parquet file", todo="write the file again"
+                ) from error
 
     def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
         """Returns the transform that reads them."""

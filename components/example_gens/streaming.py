@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Union
 
 import tensorflow as tf
+from apache_beam.io.filesystems import FileSystems
 from tfx.components.example_gen import base_example_gen_executor, utils, write_split
 from tfx.components.util import examples_utils
 from tfx.dsl.io import fileio
@@ -20,7 +21,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from tfx_estimator.components.execution import Artifacts
-from tfx_estimator.pipeline.base.errors import DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.beam import IN_PROCESS
 
 # Other steps read files side by side.
@@ -74,7 +75,9 @@ class Executor(base_example_gen_executor.BaseExampleGenExecutor):
 
 
 def _files(base: str, pattern: str) -> list[str]:
-    paths = sorted(fileio.glob(os.path.join(base, pattern)))
+    """Returns the files that Beam reads: not the empty ones that Spark marks a folder with."""
+    (found,) = FileSystems.match([os.path.join(base, pattern)])
+    paths = sorted(each.path for each in found.metadata_list if each.size_in_bytes)
     if not paths:
         raise DataNotFoundError(
             f"{os.path.join(base, pattern)} names no file", expected="the files of a table", todo="correct it"
@@ -84,7 +87,14 @@ def _files(base: str, pattern: str) -> list[str]:
 
 def _partition(record: Union[tf.train.Example, bytes], buckets: list[int], config: example_gen_pb2.SplitConfig) -> int:
     # TFX's own: a row stays in its split, whatever the engine.
-    return base_example_gen_executor._PartitionFn(record, len(buckets), buckets, config)
+    try:
+        return base_example_gen_executor._PartitionFn(record, len(buckets), buckets, config)
+    except RuntimeError as error:
+        raise DataError(
+            f"data.split_by: {config.partition_feature_name}: {error}",
+            expected="a column of words or whole numbers, with a value in each row",
+            todo="name such a column",
+        ) from error
 
 
 class _Writer:

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tfx.components.example_gen.import_example_gen import executor
 from tfx.proto import example_gen_pb2
 from tfx.types import standard_component_specs
 
 from tfx_estimator.components.example_gens import streaming
 from tfx_estimator.components.execution import Artifacts
+from tfx_estimator.components.records import read_records
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 
 
 class Executor(streaming.Executor, executor.Executor):
@@ -25,8 +28,16 @@ class Executor(streaming.Executor, executor.Executor):
         do(input_dict, output_dict, exec_properties)
 
     def examples(self, paths: Sequence[str]) -> Iterator[tf.train.Example]:
-        """Yields a record after another; a gzipped file is told by its name, as Beam does."""
+        """Yields a record after another; that a file is gzipped, its name tells.
+
+        Raises:
+            DamagedDataError: A file is damaged, or a record is no tf.Example.
+        """
         for path in paths:
-            compression = "GZIP" if path.endswith(".gz") else ""
-            for record in tf.data.TFRecordDataset(path, compression).as_numpy_iterator():
-                yield tf.train.Example.FromString(record)
+            for number, record in enumerate(read_records(path, "GZIP" if path.endswith(".gz") else "")):
+                try:
+                    yield tf.train.Example.FromString(record)
+                except DecodeError as error:
+                    raise DamagedDataError(
+                        f"record {number:,} of {path} is no tf.Example", expected="one", todo="write the file again"
+                    ) from error

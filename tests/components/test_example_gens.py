@@ -17,19 +17,19 @@ from tfx.types import standard_artifacts
 from tests.folders import write_files
 from tests.table_files import write_parquet, write_records
 from tfx_estimator.components.example_gens import csv, parquet, streaming, tfrecord
-from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 from tfx_estimator.pipeline.config.beam import IN_PROCESS
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
-HEAD = "whole,number,long,word,date,none,late,text\n"
+HEAD = "whole,number,long,word,date,none,late,text,wide\n"
 ROWS = [
-    "1,1.5,9223372036854775808,a,2020-01-01,,1,plain\n",
-    '-2,, 7,ü,,,,"a, b"\n',
-    ',1e3,+8,,2020-01-02,,3,"two\nlines and a ""quote"""\n',
+    "1,1.5,9223372036854775808,a,2020-01-01,,1,plain,\uff11\uff12\n",
+    '-2,, 7,ü,,,,"a, b",\n',
+    ',1e3,+8,,2020-01-02,,3,"two\nlines and a ""quote""",7\n',
     "\n",
-    " 4,nan,1_000,7,2020-01-03,,4,\n",
-    "5,-inf,0,8,2020-01-04,,x,end",
+    " 4,nan,1_000,7,2020-01-03,,4,,\n",
+    "5,-inf,0,8,2020-01-04,,x,end,3",
 ]
 SHARES = {"train": 2, "eval": 1}
 
@@ -69,7 +69,7 @@ def _run(executor, folder, target, patterns: dict, shares: dict, split_by: str =
 def _csv(folder: Path) -> None:
     write_files(
         folder,
-        {"a.csv": HEAD + "".join(ROWS), "b.csv": HEAD + "".join(f"{n},{n}.5,{n},w,d,,{n},t\n" for n in range(60))},
+        {"a.csv": HEAD + "".join(ROWS), "b.csv": HEAD + "".join(f"{n},{n}.5,{n},w,d,,{n},t,{n}\n" for n in range(60))},
     )
 
 
@@ -80,6 +80,8 @@ def test_csv_files_become_tfxs_examples_in_tfxs_splits(tmp_path):
     ours = _run(csv.Executor, tmp_path, tmp_path / "ours", patterns, SHARES)
     assert {name: sorted(each) for name, each in ours.items()} == {name: sorted(each) for name, each in theirs.items()}
     assert sum(map(len, ours.values())) == 65
+    with pytest.raises(DataError, match=r"data\.split_by: number: .*bytes_list. and .int64_list"):
+        _run(csv.Executor, tmp_path, tmp_path / "by", patterns, SHARES, "number")
     by_word = _run(csv.Executor, tmp_path, tmp_path / "by", {"single_split": "b.csv"}, SHARES, "word")
     assert sorted(map(len, by_word.values())) == [0, 60]
 
@@ -92,6 +94,9 @@ def test_patterns_are_splits_each_with_the_kinds_of_its_own_columns(tmp_path):
     assert {name: sorted(each) for name, each in ours.items()} == {name: sorted(each) for name, each in theirs.items()}
     late = [tf.train.Example.FromString(each[0]).features.feature["late"].WhichOneof("kind") for each in ours.values()]
     assert late == ["bytes_list", "int64_list"]
+    assert {
+        tf.train.Example.FromString(each).features.feature["wide"].WhichOneof("kind") for each in ours["train"]
+    } == {"bytes_list"}
 
 
 def test_a_split_of_many_rows_has_several_files_in_the_order_of_the_rows(tmp_path, monkeypatch):
@@ -108,6 +113,16 @@ def test_a_wrong_row_far_below_is_named_and_nothing_is_left(tmp_path):
     with pytest.raises(DataError, match=r"line 30,002 of .*a\.csv has 3 cells: 1,2,3"):
         _run(csv.Executor, tmp_path, tmp_path / "ours", {"single_split": "*.csv"}, SHARES)
     assert not list((tmp_path / "ours").rglob("*.gz"))
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    write_records(tmp_path / "a.tfrecord", {"x": list(range(500))})
+    write_parquet(tmp_path / "a.parquet", {"x": list(range(5_000))})
+    for name, executor in (("a.tfrecord", tfrecord.Executor), ("a.parquet", parquet.Executor)):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[:-3])
+        with pytest.raises(DamagedDataError, match=name):
+            _run(executor, tmp_path, tmp_path / "ours", {"single_split": name}, SHARES)
 
 
 def test_records_are_copied_into_tfxs_splits(tmp_path):
@@ -129,10 +144,11 @@ def test_parquet_files_become_the_same_examples_on_every_engine(tmp_path):
         "id": range(60),
     }
     write_parquet(tmp_path / "a.parquet", {name: [*each] for name, each in columns.items()})
-    write_parquet(tmp_path / "b.parquet", {name: [*each] for name, each in columns.items()})
-    patterns = {"single_split": "*.parquet"}
+    # Spark marks a folder with an empty file.
+    write_files(tmp_path, {"_SUCCESS": ""})
+    patterns = {"single_split": "[_a]*"}
     # Beam's name for the same engine, which TFX's executor is given.
     beam = _run(parquet.Executor, tmp_path, tmp_path / "beam", patterns, SHARES, runner="FnApiRunner")
     ours = _run(parquet.Executor, tmp_path, tmp_path / "ours", patterns, SHARES)
     assert {name: sorted(each) for name, each in ours.items()} == {name: sorted(each) for name, each in beam.items()}
-    assert sum(map(len, ours.values())) == 120
+    assert sum(map(len, ours.values())) == 60
