@@ -8,7 +8,6 @@ from typing import Any, Union
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from tfx_estimator.data.words import numbered
 from tfx_estimator.pipeline.config.task import REGRESSION
 
 # Rarer words share a bucket with unknown and missing ones.
@@ -41,7 +40,12 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
             words[name] = _dense(values)
         else:
             numbers[name] = values
-    return outputs | (_standardised(numbers) if numbers else {}) | (numbered(words, _MOST_WORDS) if words else {})
+    if words:
+        # A training reads `categories_of` here, and needs no Beam.
+        from tfx_estimator.data.words import numbered
+
+        outputs |= numbered(words, _MOST_WORDS)
+    return outputs | (_standardised(numbers) if numbers else {})
 
 
 def categories_of(schema: Any) -> dict[str, int]:
