@@ -12,7 +12,6 @@ from tfx_bsl.coders import csv_decoder
 from tfx_bsl.coders.csv_decoder import ColumnType
 
 from tfx_estimator.components.example_gens import streaming
-from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.user_data import csv_file
 
 
@@ -23,7 +22,7 @@ class Executor(streaming.Executor, executor.Executor):
         """Yields a row after another, in one example.
 
         Raises:
-            DataError: A row has more or fewer cells than there are columns.
+            DataError: A row has more or fewer cells than there are columns, or a file other columns.
         """
         names, kinds = _read_kinds(paths)
         # One example is filled again and again: a new one takes four times as long.
@@ -49,11 +48,7 @@ def _read_kinds(paths: Sequence[str]) -> tuple[tuple[str, ...], list[ColumnType]
             found, rows = csv_file.read(path, file)
             names = names or found
             if found != names:
-                raise DataError(
-                    f"{path} has other columns than {paths[0]}: {', '.join(found)}",
-                    expected=", ".join(names),
-                    todo="correct its first line, or leave out the file",
-                )
+                raise csv_file.refuse_names(path, found, paths[0], names)
             kinds = kinds or [ColumnType.UNKNOWN] * len(names)
             # Once a column is one of words, no cell makes it another.
             open_columns = [number for number, kind in enumerate(kinds) if kind != ColumnType.STRING]

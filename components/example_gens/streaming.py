@@ -1,6 +1,6 @@
 """An ExampleGen's executor that, on this machine, reads and writes one row after another.
 
-Beam in this process holds all rows in memory between two stages, and takes ten times as long for each.
+Beam in this process holds all rows in memory between two stages, and takes four times as long for each.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 # A quote that is not closed takes in all lines up to the next one.
 _MAX_LINES = 10_000
 _HEAD_BYTES = 1 << 16
+# A file of this machine, or at an address.
+_Path = Union[str, Path]
 
 
 def read_file(path: Path, rows: int, cells: int) -> TableFile:
@@ -40,7 +42,7 @@ def read_file(path: Path, rows: int, cells: int) -> TableFile:
     return replace(found, is_whole=True)
 
 
-def read(path: Union[str, Path], file: BinaryIO) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
+def read(path: _Path, file: BinaryIO) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
     """Returns the names of the columns, and the first line and the cells of each row, read one by one.
 
     Raises:
@@ -57,7 +59,7 @@ def check(file: TableFile, first: TableFile) -> None:
         DataError: They are others; or the line is data, occurs again, or does not give each column a name of its own.
     """
     if file.names != first.names:
-        raise _refuse_header(file, first)
+        raise refuse_names(file.path, file.names, first.path, first.names)
     names, place, expected = file.names, f"line 1 of {file.path}", "a line of names, each of another column"
     what = ""
     # pandas writes 0, 1, 2, … for columns without names.
@@ -94,7 +96,7 @@ def holds_features(path: Path) -> bool:
     return not {re.sub(r'[\s"\0]', "", name).lower() for name in re.split("[,;\t]", head)}.intersection(PATHS)
 
 
-def _read_names(path: Union[str, Path], head: bytes) -> tuple[str, ...]:
+def _read_names(path: _Path, head: bytes) -> tuple[str, ...]:
     """Returns the names of the columns: CsvExampleGen cuts the line at each comma, within quotes as well."""
     text = _decode(path, 1, head).strip()
     what, expected = "", "a line of names, with commas between them"
@@ -114,7 +116,7 @@ def _read_names(path: Union[str, Path], head: bytes) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
-def _read_rows(path: Union[str, Path], file: BinaryIO, names: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(path: _Path, file: BinaryIO, names: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Yields the first line, and the cells, of each row; CsvExampleGen joins lines until their quotes are even."""
     first, parts, is_open = 2, [], False
     for number, line in enumerate(file, 2):
@@ -131,7 +133,7 @@ def _read_rows(path: Union[str, Path], file: BinaryIO, names: tuple[str, ...]) -
         _cut(path, first, "".join(parts))
 
 
-def _cut(path: Union[str, Path], first: int, text: str) -> list[str]:
+def _cut(path: _Path, first: int, text: str) -> list[str]:
     """Returns a row's cells; CsvExampleGen reads on for ever within a quote that is still open."""
     try:
         return next(csv.reader(_once(text)))
@@ -149,7 +151,7 @@ def _once(text: str) -> Iterator[str]:
     raise csv.Error("a quote is not closed")
 
 
-def _refuse_ragged(path: Union[str, Path], names: tuple[str, ...], line: int, row: list[str]) -> DataError:
+def _refuse_ragged(path: _Path, names: tuple[str, ...], line: int, row: list[str]) -> DataError:
     more = len(row) > len(names)
     return DataError(
         one_line(f"line {line:,} of {path} has {len(row):,} cells: {_shorten(','.join(row))}"),
@@ -158,7 +160,7 @@ def _refuse_ragged(path: Union[str, Path], names: tuple[str, ...], line: int, ro
     )
 
 
-def _decode(path: Union[str, Path], number: int, line: bytes) -> str:
+def _decode(path: _Path, number: int, line: bytes) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -175,11 +177,12 @@ def _shorten(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _refuse_header(file: TableFile, first: TableFile) -> DataError:
-    pairs = enumerate(zip((*file.names, "nothing"), (*first.names, "nothing")), 1)
+def refuse_names(path: _Path, names: tuple[str, ...], first: _Path, expected: tuple[str, ...]) -> DataError:
+    """Returns the error of a file whose columns are not those of the first one."""
+    pairs = enumerate(zip((*names, "nothing"), (*expected, "nothing")), 1)
     number, (one, other) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
     return DataError(
-        one_line(f"line 1 of {file.path} has {one} for column {number:,}, where {first.path} has {other}"),
+        one_line(f"line 1 of {path} has {one} for column {number:,}, where {first} has {other}"),
         expected="the same names in the same order",
         todo="correct the line, or leave out the file",
     )
