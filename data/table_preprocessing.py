@@ -1,4 +1,4 @@
-"""The default preprocessing_fn of tables: numbers are standardised, words are numbered by a vocabulary."""
+"""The built-in preprocessing_fns of tables: `by_schema` standardises numbers and numbers words, `raw` does neither."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Feature = Union[tf.Tensor, tf.SparseTensor]
 
 
 def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Prepares each column by its type.
+    """Prepares each column by its type: `by_schema`.
 
     Args:
         inputs: The columns, as TFX parses them by the schema: one value an example, or none.
@@ -27,19 +27,9 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
         is the mean; words, int64, their places in the vocabulary by frequency, where other and missing ones share the
         last place. The label: int64, or float32 of a regression. The weight: float32, where a missing one is 1.
     """
-    label, weight = custom_config["label"], custom_config["weight"]
-    outputs: dict[str, tf.Tensor] = {}
-    numbers: dict[str, _Feature] = {}
-    words: dict[str, tf.Tensor] = {}
-    for name, values in inputs.items():
-        if name == label:
-            outputs[name] = _label(values, custom_config)
-        elif name == weight:
-            outputs[name] = tf.cast(_dense(values, 1), tf.float32)
-        elif values.dtype == tf.string:
-            words[name] = _dense(values)
-        else:
-            numbers[name] = values
+    outputs, features = _targets(inputs, custom_config)
+    words = {name: _dense(values) for name, values in features.items() if values.dtype == tf.string}
+    numbers = {name: values for name, values in features.items() if name not in words}
     if words:
         # A training reads `categories_of` here, and needs no Beam.
         from tfx_estimator.data.words import numbered
@@ -48,11 +38,35 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
     return outputs | (_standardised(numbers) if numbers else {})
 
 
+def raw(inputs: dict[str, _Feature], custom_config: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Leaves the columns as they are, for feature columns or layers that preprocess: `raw`.
+
+    Args:
+        inputs: The columns, as TFX parses them by the schema: one value an example, or none.
+        custom_config: The fields of the table's `Task`.
+
+    Returns:
+        By column, each [batch]: float32, int64, or string, where a missing one is 0 or the empty word. The label and
+        the weight are those of `by_schema`.
+    """
+    outputs, features = _targets(inputs, custom_config)
+    return outputs | {name: _dense(values) for name, values in features.items()}
+
+
 def categories_of(schema: Any) -> dict[str, int]:
     """Returns the number of categories of each feature that has them, by Transform's schema of its outputs."""
     domains = {each.name: each.int_domain for each in schema.feature if each.int_domain.is_categorical}
     # Unknown words may be -1: the last category is theirs.
     return {name: int(domain.max) + 1 + (domain.min < 0) for name, domain in domains.items()}
+
+
+def _targets(inputs: dict[str, _Feature], task: dict[str, Any]) -> tuple[dict[str, tf.Tensor], dict[str, _Feature]]:
+    """Returns the label and the weight, prepared, and the other columns."""
+    features = dict(inputs)
+    outputs = {name: _label(features.pop(name), task) for name in [task["label"]] if name in features}
+    for name in [task["weight"]] if task["weight"] in features else []:
+        outputs[name] = tf.cast(_dense(features.pop(name), 1), tf.float32)
+    return outputs, features
 
 
 def _standardised(numbers: dict[str, _Feature]) -> dict[str, tf.Tensor]:

@@ -217,7 +217,7 @@ class TransformSection(Section):
 
     preprocessing_fn: Optional[str] = Field(
         None,
-        "`standardize`, of images; `by_schema`, of tables; or `package.module:function`; null is the built-in one",
+        "`standardize`, of images; `by_schema` or `raw`, of tables; or `package.module:function`; null is the first",
     )
     module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
     tf1: bool = Field(False, TF1)

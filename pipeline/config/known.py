@@ -13,7 +13,10 @@ SHORT_NAMES: dict[str, dict[str, str]] = {
 # The same for tables, whose models are whole Estimator model_fns; on the Keras paths, `model_fn.table_networks`.
 TABLE_NAMES: dict[str, dict[str, str]] = {
     "trainer.model": {name: f"tfx_estimator.model_fn.tables:{name}" for name in ("dnn", "linear", "wide_deep")},
-    "transform.preprocessing_fn": {"by_schema": "tfx_estimator.data.table_preprocessing:preprocessing_fn"},
+    "transform.preprocessing_fn": {
+        "by_schema": "tfx_estimator.data.table_preprocessing:preprocessing_fn",
+        "raw": "tfx_estimator.data.table_preprocessing:raw",
+    },
 }
 # Their `trainer.params`.
 PARAMS_OF_TABLES = ("hidden_units", "embedding_size", "dropout", "batch_norm")

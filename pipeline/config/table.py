@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.data import DataSection, Splits, Table
-from tfx_estimator.pipeline.config.known import expand
+from tfx_estimator.pipeline.config.known import TABLE_NAMES, expand, names_of
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task, task_of
@@ -16,7 +16,8 @@ from tfx_estimator.pipeline.user_data import schema
 from tfx_estimator.pipeline.user_data.spans import wrong_tokens
 from tfx_estimator.pipeline.user_data.table import TableReading, read_table, scan_label
 
-_BY_SCHEMA = expand("transform.preprocessing_fn", "by_schema")
+_RAW = expand("transform.preprocessing_fn", "raw")
+_BUILT_IN = names_of("transform.preprocessing_fn", of_table=True).values()
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.declaration import Declaration
@@ -70,7 +71,7 @@ def task(declaration: Declaration, kept: str = "") -> Task:
     kind = data.task or (task_of_label(data, reading) if reading else "")
     column = reading.column(data.label or "") if reading else None
     names: tuple[str, ...] = ()
-    if column and reading and declaration.transform.of_table().target == _BY_SCHEMA:
+    if column and reading and declaration.transform.of_table().target in _BUILT_IN:
         are_classes = kind != REGRESSION
         values = {*column.values} if reading.is_whole else scan_label(reading, column.name, are_classes)
         values |= schema.words_of(data.schema or kept, column.name)
@@ -109,7 +110,13 @@ def check_table(case: Case) -> Iterator[Problem]:
     elif not data.label:
         yield Problem("data.label", "this key is missing", "the column to predict", "name it: label: COLUMN")
     elif reading is not None:
-        yield from _columns(data, reading, case.transform.of_table().target == _BY_SCHEMA)
+        target = case.transform.of_table().target
+        yield from _columns(data, reading, target in _BUILT_IN)
+        features = [column for column in reading.columns if column.name not in (data.label, data.weight)]
+        has_words = any(column.kind == "bytes" for column in features)
+        if target == _RAW and has_words and case.trainer.model in TABLE_NAMES["trainer.model"]:
+            what = f"{case.trainer.model} takes words as by_schema numbers them"
+            yield Problem("transform.preprocessing_fn", what, "by_schema", "remove this line", value="raw")
     if data.schema and not is_address(data.schema) and not os.path.isfile(data.schema):
         yield Problem("data.schema", "there is no such file", "a schema.pbtxt", "check the path", value=data.schema)
     if reading is None and not (data.schema and data.task):
@@ -141,7 +148,7 @@ def _columns(data: DataSection, reading: TableReading, is_built_in: bool) -> Ite
         yield Problem("data.label", what, "a column", todo, value=data.label or "")
     for column in reading.columns if is_built_in else ():
         if column.length > 1:
-            what = f"column {column.name} has up to {column.length:,} values a row, which by_schema does not take"
+            what = f"column {column.name} has up to {column.length:,} values a row"
             todo = "declare a transform.preprocessing_fn or module_file that does, or leave the column out"
             yield Problem(f"data.{reading.key}", what, "one value or none", todo, value=data.table_path)
     # The user's preprocessing_fn may make the weight.

@@ -104,7 +104,9 @@ def _rows_of(features: Mapping[str, Any]) -> dict[str, list[np.ndarray]]:
             rows = each.indices.numpy()[:, 0]
             found[name] = [each.values.numpy()[rows == row] for row in range(int(each.dense_shape[0]))]
         else:
-            found[name] = [row.numpy() for row in each]
+            values = each.numpy()
+            # A word alone is no array.
+            found[name] = [np.asarray(row, values.dtype) for row in values]
     return found
 
 

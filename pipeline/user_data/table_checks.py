@@ -147,7 +147,7 @@ def _doubts(column: Cells, label: Optional[Cells]) -> Iterator[tuple[str, Collec
         yield "words that often stand for a missing value, which an empty cell is here", absent
     elif column.kind == BYTES and all(map(DATE.fullmatch, values)):
         yield "dates, which a model takes for words", values
-    elif infinite := column.infinite():
+    elif column.kind == FLOAT and (infinite := column.infinite()):
         yield "numbers that are not finite", infinite
     elif column.kind == INT and (zeros := [cell for cell in values if _ZERO_FIRST.fullmatch(cell)]):
         yield "numbers that lose their first zeros", zeros

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator import testing
-from tfx_estimator.data.table_preprocessing import preprocessing_fn
+from tfx_estimator.data.table_preprocessing import preprocessing_fn, raw
 from tfx_estimator.pipeline.config.task import BINARY, CLASSES, REGRESSION, Task
 
 ROWS = [
@@ -28,6 +28,17 @@ def test_each_column_by_its_type():
     np.testing.assert_array_equal(found["town"], [0, 1, 2, 0])
     np.testing.assert_array_equal(found["grade"], [2, 0, 2, 1])
     np.testing.assert_array_equal(found["weight"], np.array([2, 1, 0.5, 1], np.float32))
+
+
+def test_raw_columns_are_as_they_are_beside_the_label_and_the_weight():
+    task = dataclasses.asdict(Task(CLASSES, "grade", ("bad", "best", "good"), "weight", True))
+    found = testing.preprocess(raw, ROWS, label="grade", custom_config=task)
+    assert found["age"] == [30, 40, 0, 50]
+    assert found["town"] == [b"a", b"b", b"", b"a"]
+    assert found["age"][0].dtype == np.int64
+    prepared = testing.preprocess(preprocessing_fn, ROWS, label="grade", custom_config=task)
+    for name in ("grade", "weight"):
+        np.testing.assert_array_equal(found[name], prepared[name])
 
 
 def test_labels_by_the_task():

@@ -23,6 +23,7 @@ import pytest
 import tensorflow as tf
 
 from tests.artifacts import example, write_records
+from tests.bench.ctr import write_csv
 from tests.e2e.conftest import open_metadata
 from tests.root import ROOT, run_python
 
@@ -251,6 +252,24 @@ def test_deepctrs_trainer_fn_is_trained_by_two_workers_in_a_pipeline(pipeline, t
     assert {each.name.partition(".")[0] for each in Path(run.uri).glob("logs/*.log")} >= {"chief-0", "worker-0"}
     mean = np.mean(served["pred"])
     assert run.custom_properties["eval_prediction/mean"].double_value == pytest.approx(float(mean), rel=1e-5)
+
+
+@pytest.mark.timeout(900)
+def test_deepctrs_deepfm_is_trained_on_a_declared_table_blessed_and_pushed(tmp_path):
+    write_csv(tmp_path / "day", 20_000)
+    shutil.copy(DEEPCTR / "deepfm.py", tmp_path)
+    (tmp_path / "ctr.yaml").write_text(
+        "name: ctr\n"
+        "data: {csv: day/*.csv, label: clicked}\n"
+        "transform: {preprocessing_fn: raw}\n"
+        "trainer: {model: 'deepfm:model_fn', train_steps: 300, global_batch_size: 64}\n"
+    )
+    run_beside("DeepCTR", "-m", "tfx_estimator", "run", tmp_path / "ctr.yaml", "--workdir", tmp_path / "runs")
+    (summary,) = tmp_path.glob("runs/ctr/logs/*/summary.json")
+    results = json.loads(summary.read_text())
+    assert results["metrics"]["auc"] >= 0.65
+    assert results["blessed"] is True
+    assert Path(results["pushed"], "saved_model.pb").is_file()
 
 
 def test_a_network_of_slim_reaches_the_numbers_of_both_stacks(tmp_path):

@@ -144,6 +144,10 @@ NOTED: dict[str, tuple[dict[str, str | bytes], list[str]]] = {
         {"a.csv": _with(5, "NaN,a,1")},
         ["numbers that are not finite: x ('NaN' in line 5 of a.csv; 1 of 60 rows)"],
     ),
+    "nothing, of words of hexadecimal digits, some of which are numbers": (
+        {"a.csv": _column(["035e2982", "8ff34739"] * 30)},
+        [],
+    ),
     "None among words": (
         {"a.csv": _with(6, "1,None,1")},
         ["stand for a missing value, which an empty cell is here: c ('None' in line 6 of a.csv; 1 of 60 rows)"],
