@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from tfx import types
@@ -74,13 +75,13 @@ def with_steps(
     section = settings.trainer
     if section is None or section.train_epochs is None:
         return settings, exec_properties
-    count = sum(each.get_int_custom_property(num_examples(_TRAIN)) for each in examples)
+    count = sum(each.get_int_custom_property(num_examples(_TRAIN)) or _count(each) for each in examples)
     message = f"trainer.train_epochs: {section.train_epochs:g}"
     if not count:
         raise DeclarationError(
-            f"{message}: the number of training examples is unknown",
-            expected=f"an Examples artifact with the property {num_examples(_TRAIN)}",
-            todo="declare trainer.train_steps instead",
+            f"{message}: there is no training example",
+            expected=f"records in the split {_TRAIN} of the Examples artifact",
+            todo="see the files in its folder",
         )
     steps = section.steps_of(count)
     message += f" of {count:,} examples, {section.global_batch_size:,} a step, are {steps:,} steps"
@@ -158,14 +159,23 @@ def count_labels(examples: Sequence[types.Artifact], label: str = LABEL) -> dict
     # Imported late: this module is used without TensorFlow.
     from tensorflow.core.example import example_pb2
 
+    counts: collections.Counter[int] = collections.Counter()
+    for record in itertools.chain.from_iterable(map(_records, examples)):
+        counts.update(example_pb2.Example.FromString(record).features.feature[label].int64_list.value)
+    return dict(counts)
+
+
+def _count(examples: types.Artifact) -> int:
+    """Counts the examples of the training split, of which only TFDSExampleGen writes a property."""
+    return sum(1 for _ in _records(examples))
+
+
+def _records(examples: types.Artifact) -> Iterator[bytes]:
     from tfx_estimator.components.records import read_records
 
-    counts: collections.Counter[int] = collections.Counter()
-    for folder in (artifact_utils.get_split_uri([each], _TRAIN) for each in examples):
-        for path in sorted(fileio.glob(os.path.join(folder, "*"))):
-            for record in read_records(path):
-                counts.update(example_pb2.Example.FromString(record).features.feature[label].int64_list.value)
-    return dict(counts)
+    if _TRAIN in artifact_utils.decode_split_names(examples.split_names):
+        for path in sorted(fileio.glob(os.path.join(artifact_utils.get_split_uri([examples], _TRAIN), "*"))):
+            yield from read_records(path)
 
 
 def read_values(uri: str) -> dict[str, Any]:

@@ -107,35 +107,44 @@ def identifying_feature(features: Features) -> tf.Tensor:
     if IMAGE in features:
         return features[IMAGE]
     numbers = [
-        tf.bitcast(tf.cast(tf.reshape(features[name], [-1]), tf.float32), tf.int32)
+        _bits(tf.reshape(features[name], [-1]))
         for name in sorted(features)
         if isinstance(features[name], tf.Tensor)
         and features[name].shape[1:].num_elements() == 1
-        and (features[name].dtype.is_floating or features[name].dtype.is_integer)
+        and (features[name].dtype.is_floating or features[name].dtype.is_integer or features[name].dtype == tf.string)
     ]
     first = features[min(features)]
     is_column = not isinstance(first, tf.Tensor) or first.shape[1:].num_elements() == 1
     return tf.stack(numbers, axis=1) if numbers and is_column else first
 
 
+def _bits(column: tf.Tensor) -> tf.Tensor:
+    if column.dtype == tf.string:
+        return tf.cast(tf.strings.to_hash_bucket_fast(column, 2**31 - 1), tf.int32)
+    return tf.bitcast(tf.cast(column, tf.float32), tf.int32)
+
+
 def example(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features of a dummy example, each [1, ...]; features of variable length are empty."""
-    made = {name: _of_one(each) for name, each in spec.items()}
+    """Returns the features of two dummy examples, each [2, ...]; features of variable length are empty.
+
+    Of one, Keras 2's lookups take the batch for the last dimension, and return [n] in place of [1, n].
+    """
+    made = {name: _of_two(each) for name, each in spec.items()}
     return {name: each for name, each in made.items() if each is not None}
 
 
-def _of_one(feature: Any) -> Any:
+def _of_two(feature: Any) -> Any:
     if isinstance(feature, tf.io.FixedLenFeature):
-        return tf.zeros([1, *feature.shape], feature.dtype)
+        return tf.zeros([2, *feature.shape], feature.dtype)
     if isinstance(feature, tf.io.VarLenFeature):
-        return tf.sparse.from_dense(tf.zeros([1, 1], feature.dtype))
+        return tf.sparse.from_dense(tf.zeros([2, 1], feature.dtype))
     if isinstance(feature, tf.io.RaggedFeature) and not feature.partitions:
-        return tf.RaggedTensor.from_row_lengths(tf.zeros([0], feature.dtype), [0])
+        return tf.RaggedTensor.from_row_lengths(tf.zeros([0], feature.dtype), [0, 0])
     return None
 
 
 def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
-    """Creates a model's variables by calling it with a dummy example, and returns its outputs."""
+    """Creates a model's variables by calling it with dummy examples, and returns its outputs."""
     features = example(spec)
     inputs = inputs_of(model, features)
     with explained(features):

@@ -112,10 +112,8 @@ def check_table(case: Case) -> Iterator[Problem]:
     elif reading is not None:
         target = case.transform.of_table().target
         yield from _columns(data, reading, target in _BUILT_IN)
-        features = [column for column in reading.columns if column.name not in (data.label, data.weight)]
-        has_words = any(column.kind == "bytes" for column in features)
-        if target == _RAW and has_words and case.trainer.model in TABLE_NAMES["trainer.model"]:
-            what = f"{case.trainer.model} takes words as by_schema numbers them"
+        if target == _RAW and case.trainer.model in TABLE_NAMES["trainer.model"]:
+            what = f"{case.trainer.model} takes words as by_schema numbers them, and numbers as it scales them"
             yield Problem("transform.preprocessing_fn", what, "by_schema", "remove this line", value="raw")
     if data.schema and not is_address(data.schema) and not os.path.isfile(data.schema):
         yield Problem("data.schema", "there is no such file", "a schema.pbtxt", "check the path", value=data.schema)

@@ -151,3 +151,11 @@ def test_dropout_differs_by_the_rows_of_a_table(columns):
         left = StatelessDropout(0.5)(tf.ones([32, 64]), training=True).numpy()
     assert len(np.unique(left, axis=0)) == 32
     assert abs((left > 0).mean() - 0.5) <= 0.05
+
+
+@pytest.mark.parametrize("number", [{}, {"age": tf.ones(32)}])
+def test_dropout_differs_by_the_words_of_a_table(number):
+    features = {"town": tf.strings.as_string(tf.range(32)), **number}
+    with dropout_keys(identifying_feature(features), 1, tf.constant(0)):
+        left = StatelessDropout(0.5)(tf.ones([32, 64]), training=True).numpy()
+    assert len(np.unique(left, axis=0)) == 32

@@ -46,7 +46,7 @@ def test_declared_steps_are_kept(resolve):
 @pytest.mark.parametrize(
     ("count", "trainer", "text"),
     [
-        (0, {"train_epochs": 1}, "the number of training examples is unknown"),
+        (0, {"train_epochs": 1}, "there is no training example"),
         (128, {"train_epochs": 3, "optimizer": {"warmup_steps": 12}}, "the warm-up does not end"),
         (128, {"train_epochs": 3, "profile": {"start_step": 12}}, "training ends before"),
         (10**9, {"train_epochs": 10**6, "global_batch_size": 1}, "1,000,000,000,000,000 steps"),
@@ -84,6 +84,13 @@ def test_each_class_has_the_same_weight_and_the_total_is_kept():
 
 def test_the_labels_of_all_files_are_counted(examples):
     assert settling.count_labels([examples(0, 1, 1, 1, 2, 1, 1)]) == {0: 1, 1: 5, 2: 1}
+
+
+def test_epochs_of_a_tables_examples_whose_number_no_property_has_are_counted(examples, declaration):
+    settings = Settings(declaration=declaration(train_steps=None, train_epochs=2, global_batch_size=2))
+    properties = {"train_args": json.dumps({"num_steps": 0, "splits": ["train"]})}
+    settings, _ = settling.with_steps(settings, properties, [examples(0, 1, 1, 0, 1, 1)])
+    assert settings.trainer.train_steps == 6
 
 
 def test_balanced_becomes_weights_which_are_logged(examples, declaration, caplog):

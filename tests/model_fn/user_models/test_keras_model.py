@@ -112,7 +112,17 @@ def test_a_feature_of_any_number_of_values_is_an_input_as_well(kind):
         words = tf.keras.Input([None], name="words", ragged=True, dtype="string")
         features = {"image": image, "tags": tags, "words": words}
         model = tf.keras.Model(features, Own()(features))
-    assert build(model, spec).shape == (1, 3)
+    assert build(model, spec).shape == (2, 3)
+
+
+def test_lookups_of_one_value_an_example_are_built():
+    layers = tf.keras.layers
+    word, number = layers.Input((), name="word", dtype=tf.string), layers.Input((), name="number")
+    of_word = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
+    of_number = layers.Discretization([0.5, 1.5], output_mode="one_hot")(number)
+    model = tf.keras.Model([word, number], layers.Dense(3)(layers.Concatenate()([of_word, of_number])))
+    spec = {"word": tf.io.FixedLenFeature([], tf.string), "number": tf.io.FixedLenFeature([], tf.float32)}
+    assert build(model, spec).shape == (2, 3)
 
 
 def test_an_input_that_no_feature_is_named_after_is_refused():
@@ -132,7 +142,7 @@ def test_a_model_that_does_not_take_the_features_is_refused():
     build(built, spec)
     assert built.built
     wrong = tf.keras.Sequential([tf.keras.layers.Conv2D(2, 9), tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
-    with pytest.raises(UserCodeError, match=r"cannot be called with a batch of the features, image \(1, 4, 4, 1\)"):
+    with pytest.raises(UserCodeError, match=r"cannot be called with a batch of the features, image \(2, 4, 4, 1\)"):
         build(wrong, spec)
 
 
