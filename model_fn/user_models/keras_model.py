@@ -125,21 +125,22 @@ def _bits(column: tf.Tensor) -> tf.Tensor:
 
 
 def example(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features of two dummy examples, each [2, ...]; features of variable length are empty.
+    """Returns the features of a dummy example, or of two of a table, each [1 or 2, ...]; those of any length are empty.
 
-    Of one, Keras 2's lookups take the batch for the last dimension, and return [n] in place of [1, n].
+    Of one value, Keras 2's lookups take the batch for the last dimension, and return [n] in place of [1, n].
     """
-    made = {name: _of_two(each) for name, each in spec.items()}
+    count = 1 if IMAGE in spec else 2
+    made = {name: _dummy(each, count) for name, each in spec.items()}
     return {name: each for name, each in made.items() if each is not None}
 
 
-def _of_two(feature: Any) -> Any:
+def _dummy(feature: Any, count: int) -> Any:
     if isinstance(feature, tf.io.FixedLenFeature):
-        return tf.zeros([2, *feature.shape], feature.dtype)
+        return tf.zeros([count, *feature.shape], feature.dtype)
     if isinstance(feature, tf.io.VarLenFeature):
-        return tf.sparse.from_dense(tf.zeros([2, 1], feature.dtype))
+        return tf.sparse.from_dense(tf.zeros([count, 1], feature.dtype))
     if isinstance(feature, tf.io.RaggedFeature) and not feature.partitions:
-        return tf.RaggedTensor.from_row_lengths(tf.zeros([0], feature.dtype), [0, 0])
+        return tf.RaggedTensor.from_row_lengths(tf.zeros([0], feature.dtype), [0] * count)
     return None
 
 

@@ -112,7 +112,7 @@ def test_a_feature_of_any_number_of_values_is_an_input_as_well(kind):
         words = tf.keras.Input([None], name="words", ragged=True, dtype="string")
         features = {"image": image, "tags": tags, "words": words}
         model = tf.keras.Model(features, Own()(features))
-    assert build(model, spec).shape == (2, 3)
+    assert build(model, spec).shape == (1, 3)
 
 
 def test_lookups_of_one_value_an_example_are_built():
@@ -142,7 +142,7 @@ def test_a_model_that_does_not_take_the_features_is_refused():
     build(built, spec)
     assert built.built
     wrong = tf.keras.Sequential([tf.keras.layers.Conv2D(2, 9), tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
-    with pytest.raises(UserCodeError, match=r"cannot be called with a batch of the features, image \(2, 4, 4, 1\)"):
+    with pytest.raises(UserCodeError, match=r"cannot be called with a batch of the features, image \(1, 4, 4, 1\)"):
         build(wrong, spec)
 
 
