@@ -62,10 +62,12 @@ def categories_of(schema: Any) -> dict[str, int]:
 
 def _targets(inputs: dict[str, _Feature], task: dict[str, Any]) -> tuple[dict[str, tf.Tensor], dict[str, _Feature]]:
     """Returns the label and the weight, prepared, and the other columns."""
-    features = dict(inputs)
-    outputs = {name: _label(features.pop(name), task) for name in [task["label"]] if name in features}
-    for name in [task["weight"]] if task["weight"] in features else []:
-        outputs[name] = tf.cast(_dense(features.pop(name), 1), tf.float32)
+    outputs, features = {}, dict(inputs)
+    label, weight = task["label"], task["weight"]
+    if label in features:
+        outputs[label] = _label(features.pop(label), task)
+    if weight in features:
+        outputs[weight] = tf.cast(_dense(features.pop(weight), 1), tf.float32)
     return outputs, features
 
 

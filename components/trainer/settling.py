@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,8 +159,9 @@ def count_labels(examples: Sequence[types.Artifact], label: str = LABEL) -> dict
     from tensorflow.core.example import example_pb2
 
     counts: collections.Counter[int] = collections.Counter()
-    for record in itertools.chain.from_iterable(map(_records, examples)):
-        counts.update(example_pb2.Example.FromString(record).features.feature[label].int64_list.value)
+    for each in examples:
+        for record in _records(each):
+            counts.update(example_pb2.Example.FromString(record).features.feature[label].int64_list.value)
     return dict(counts)
 
 
