@@ -20,7 +20,7 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
 
     Args:
         inputs: The columns, as TFX parses them by the schema: one value an example, or none.
-        custom_config: The fields of the table's `Task`.
+        custom_config: The fields of the table's `Task`; `top_k`: so many words of a column are numbered.
 
     Returns:
         By column, each [batch]: numbers, float32, of mean 0 and variance 1 over the training split, where a missing one
@@ -34,7 +34,7 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
         # A training reads `categories_of` here, and needs no Beam.
         from tfx_estimator.data.words import numbered
 
-        outputs |= numbered(words, _MOST_WORDS)
+        outputs |= numbered(words, custom_config.get("top_k") or _MOST_WORDS)
     return outputs | (_standardised(numbers) if numbers else {})
 
 

@@ -96,6 +96,7 @@ def create_pipeline(
             "source": fingerprint_source(transform.target, search_paths),
             **({"files": read_files.hashes(transform.files)} if transform.files else {}),
             **({TF1: True} if transform.tf1 else {}),
+            **({"top_k": transform.top_k} if transform.top_k else {}),
         },
     )
     # No training on invalid examples.

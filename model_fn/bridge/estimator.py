@@ -67,6 +67,10 @@ def bring_back_estimator(tf1: bool = False) -> ModuleType:
     if not hasattr(tf, "estimator"):
         _bring_back(tf)
     _mend_layers()
+    # Both import TensorFlow.
+    from tfx_estimator.model_fn.bridge.lookups import mend_lookups
+
+    mend_lookups()
     if not tf1:
         return tf.estimator
     from tfx_estimator.model_fn.bridge import tf1 as tensorflow_1

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 from tfx_estimator.model_fn.optim.gradients import NONE, clip, compress, global_scale, restore
 from tfx_estimator.model_fn.optim.schedules import KerasSchedule
@@ -133,20 +134,37 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         ]
 
     def _transform_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
-        # Called after the sum over replicas and before the update. Rows without a gradient get 0, as in Keras.
+        # Called after the sum over replicas and before the update.
         if self.loss_scale is not None:
             self._finite = all_finite([gradient for gradient, _ in grads_and_vars])
         # What has an update of its own has its own limits.
         options = [self.update_of(variable)[1] for _, variable in grads_and_vars]
-        own = [pair[0] for pair, each in zip(grads_and_vars, options) if each is self._options]
-        scale = global_scale(own, self._options)
-        dense = [tf.convert_to_tensor(gradient) for gradient, _ in grads_and_vars]
         variables = [variable for _, variable in grads_and_vars]
-        parts = _of_whole_variables(dense, variables)
-        return [
-            (clip(gradient, scale if each is self._options else None, each, parts.get(_whole(variable), ())), variable)
-            for gradient, variable, each in zip(dense, variables, options)
+        gradients = [
+            _summed(gradient) if self._is_sparse(gradient, variable) else tf.convert_to_tensor(gradient)
+            for gradient, variable in grads_and_vars
         ]
+        values = [each.values if isinstance(each, tf.IndexedSlices) else each for each in gradients]
+        scale = global_scale([one for one, each in zip(values, options) if each is self._options], self._options)
+        parts = _of_whole_variables(values, variables)
+        clipped = [
+            clip(one, scale if each is self._options else None, each, parts.get(_whole(variable), ()))
+            for one, variable, each in zip(values, variables, options)
+        ]
+        return [
+            (tf.IndexedSlices(one, each.indices) if isinstance(each, tf.IndexedSlices) else one, variable)
+            for one, each, variable in zip(clipped, gradients, variables)
+        ]
+
+    def _is_sparse(self, gradient: Any, variable: tf.Variable) -> bool:
+        """Returns whether an update changes the rows of an embedding that have a gradient, and no others."""
+        if not isinstance(gradient, tf.IndexedSlices) or variable.constraint is not None:
+            return False
+        rule, options, _ = self.update_of(variable)
+        # XLA has neither the operations nor, of a batch's distinct rows, the shape.
+        return rule.is_sparse(options) and not control_flow_util.GraphOrParentsInXlaContext(
+            tf.compat.v1.get_default_graph()
+        )
 
     def _distributed_apply(
         self, distribution: tf.distribute.Strategy, grads_and_vars: _Pairs, apply_state: Any, name: Optional[str]
@@ -162,8 +180,27 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
             "step": tf.cast(self.iterations + 1, var_dtype),
         }
 
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, **state: Any
+    ) -> Any:
+        # `_transform_gradients` has summed them, before it clipped.
+        return self._resource_apply_sparse(grad, var, indices, **state)
+
+    def _resource_apply_sparse(
+        self,
+        grad: tf.Tensor,
+        var: tf.Variable,
+        indices: tf.Tensor,
+        apply_state: Optional[dict[Any, Any]] = None,
+    ) -> Any:
+        return self._resource_apply_dense(grad, var, apply_state, indices)
+
     def _resource_apply_dense(
-        self, grad: tf.Tensor, var: tf.Variable, apply_state: Optional[dict[Any, Any]] = None
+        self,
+        grad: tf.Tensor,
+        var: tf.Variable,
+        apply_state: Optional[dict[Any, Any]] = None,
+        rows: Optional[tf.Tensor] = None,
     ) -> Any:
         where = var.device, var.dtype.base_dtype
         state = (apply_state or {}).get(where) or self._fallback_apply_state(*where)
@@ -171,7 +208,13 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         if rate is not None:
             state = {**state, "rate": tf.constant(rate, where[1])}
         slots = {slot: self.get_slot(var, slot) for slot in self.slots_of(var)}
-        return change_variable(rule, Change(var, grad, slots, options=options, **state), self._finite)
+        return change_variable(rule, Change(var, grad, slots, options=options, rows=rows, **state), self._finite)
+
+
+def _summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Returns the gradient with each row once."""
+    rows, places = tf.unique(gradient.indices)
+    return tf.IndexedSlices(tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows)), rows)
 
 
 def _whole(variable: tf.Variable) -> Optional[int]:

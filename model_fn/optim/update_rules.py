@@ -21,11 +21,12 @@ class Change:
     """One update of one variable, on its device.
 
     Args:
-        gradient: Gradient of the global batch, dense, of the variable's shape and dtype.
+        gradient: Gradient of the global batch, of the variable's dtype: dense, of its shape, or of `rows` alone.
         slots: The optimizer's state for the variable, by name.
         rate: Learning rate, scalar of the variable's dtype.
         step: Number of this update, from 1; scalar of the variable's dtype.
         options: `Optimizer.resolved()`.
+        rows: int [rows], the rows that have a gradient, each once; None is all of them.
     """
 
     variable: tf.Variable
@@ -34,6 +35,7 @@ class Change:
     rate: tf.Tensor
     step: tf.Tensor
     options: Mapping[str, Any]
+    rows: Optional[tf.Tensor] = None
 
     def number(self, option: str) -> tf.Tensor:
         """Returns an option as a scalar of the variable's dtype."""
@@ -52,11 +54,14 @@ class Rule:
         name: Prefix of its slots in checkpoints.
         apply: Creates the update's operation.
         slots: Returns the shape and initial value of each slot, from the options and the variable's shape.
+        is_sparse: Returns whether a row without a gradient stays as it is, by the options: as TensorFlow's optimizers
+            leave it. Others move all rows of an embedding in each step.
     """
 
     name: str
     apply: Callable[[Change], Any]
     slots: Callable[[Mapping[str, Any], Shape], dict[str, tuple[Shape, float]]]
+    is_sparse: Callable[[Mapping[str, Any]], bool] = lambda options: False
 
 
 def change_variable(rule: Rule, change: Change, finite: Optional[tf.Tensor] = None) -> Any:
@@ -94,6 +99,9 @@ def _slots(*names: str, **by_option: str) -> Callable[[Mapping[str, Any], Shape]
 
 
 def _sgd(change: Change) -> Any:
+    if change.rows is not None:
+        updates = change.gradient * change.rate
+        return tf.raw_ops.ResourceScatterSub(resource=change.variable.handle, indices=change.rows, updates=updates)
     if not change.options["momentum"]:
         return tf.raw_ops.ResourceApplyGradientDescent(**change.handles(), alpha=change.rate, delta=change.gradient)
     return tf.raw_ops.ResourceApplyKerasMomentum(
@@ -154,7 +162,10 @@ def _adadelta(change: Change) -> Any:
 
 
 def _adagrad(change: Change) -> Any:
-    return tf.raw_ops.ResourceApplyAdagrad(**change.handles(accum="square"), lr=change.rate, grad=change.gradient)
+    values = {**change.handles(accum="square"), "lr": change.rate, "grad": change.gradient}
+    if change.rows is not None:
+        return tf.raw_ops.ResourceSparseApplyAdagrad(**values, indices=change.rows)
+    return tf.raw_ops.ResourceApplyAdagrad(**values)
 
 
 def _adagrad_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
@@ -187,15 +198,18 @@ def _ftrl(change: Change) -> Any:
 
 
 def _apply_ftrl(change: Change) -> Any:
-    return tf.raw_ops.ResourceApplyFtrlV2(
+    values = {
         **change.handles(accum="square", linear="linear"),
-        grad=change.gradient,
-        lr=change.rate,
-        l1=change.number("l1_regularization_strength"),
-        l2=change.number("l2_regularization_strength") + change.number("beta") / (2.0 * change.rate),
-        l2_shrinkage=change.number("l2_shrinkage_regularization_strength"),
-        lr_power=change.number("learning_rate_power"),
-    )
+        "grad": change.gradient,
+        "lr": change.rate,
+        "l1": change.number("l1_regularization_strength"),
+        "l2": change.number("l2_regularization_strength") + change.number("beta") / (2.0 * change.rate),
+        "l2_shrinkage": change.number("l2_shrinkage_regularization_strength"),
+        "lr_power": change.number("learning_rate_power"),
+    }
+    if change.rows is not None:
+        return tf.raw_ops.ResourceSparseApplyFtrlV2(**values, indices=change.rows)
+    return tf.raw_ops.ResourceApplyFtrlV2(**values)
 
 
 def _ftrl_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
@@ -269,16 +283,16 @@ def _assign(change: Change, update: tf.Tensor, **slots: tf.Tensor) -> tf.Operati
 
 
 RULES = {
-    "sgd": Rule("SGD", _sgd, _slots(momentum="momentum")),
+    "sgd": Rule("SGD", _sgd, _slots(momentum="momentum"), lambda options: not options["momentum"]),
     "momentum": Rule("Momentum", _momentum, _slots("momentum")),
     "rmsprop": Rule("RMSprop", _rmsprop, _slots("square", "momentum", mean="centered")),
     "adam": Rule("Adam", _adam, _slots("m", "v", vhat="amsgrad")),
     "adamw": Rule("AdamW", _adam, _slots("m", "v", vhat="amsgrad")),
     "adadelta": Rule("Adadelta", _adadelta, _slots("square", "update")),
-    "adagrad": Rule("Adagrad", _adagrad, _adagrad_slots),
+    "adagrad": Rule("Adagrad", _adagrad, _adagrad_slots, lambda options: True),
     "adamax": Rule("Adamax", _adamax, _slots("m", "v")),
     "adafactor": Rule("Adafactor", _adafactor, _adafactor_slots),
     "nadam": Rule("Nadam", _nadam, _nadam_slots),
-    "ftrl": Rule("Ftrl", _ftrl, _ftrl_slots),
+    "ftrl": Rule("Ftrl", _ftrl, _ftrl_slots, lambda options: True),
     "lion": Rule("Lion", _lion, _slots("m")),
 }

@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.package_names import metric_names, nearest_metric, tfds_names
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
@@ -34,7 +35,7 @@ from tfx_estimator.pipeline.user_data.names import TRAIN
 from tfx_estimator.pipeline.user_data.reading import Reading
 
 RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
-_SLICES, _LABEL = "evaluator.slices", "label"
+_SLICES, _LABEL, _PREPROCESSING = "evaluator.slices", "label", "transform.preprocessing_fn"
 
 
 def check(case: Case) -> list[Problem]:
@@ -123,7 +124,7 @@ def _code(case: Case) -> Iterator[Problem]:
     dataset, trainer, transform = case.data.dataset, case.trainer, case.transform
     if ":" in dataset and not is_path(dataset) and not is_tfds_name(dataset):
         yield from check_target("data.dataset", dataset, case.search_paths, "class")
-    functions = {"trainer.model": trainer.model, "transform.preprocessing_fn": transform.preprocessing_fn}
+    functions = {"trainer.model": trainer.model, _PREPROCESSING: transform.preprocessing_fn}
     for path, function in functions.items():
         if function is not None:
             yield from check_target(path, function, case.search_paths, of_table=case.data.is_table)
@@ -131,6 +132,10 @@ def _code(case: Case) -> Iterator[Problem]:
         yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"))
     if transform.module_file is not None:
         yield from check_module_file("transform.module_file", transform.module_file, ("preprocessing_fn",))
+    is_by_schema = case.data.is_table and transform.of_table().target == expand(_PREPROCESSING, "by_schema")
+    if transform.top_k and not is_by_schema:
+        what, todo = "this preprocessing_fn numbers no words by it", "remove this line"
+        yield Problem("transform.top_k", what, "by_schema, of a table", todo, value=str(transform.top_k))
 
 
 def _places(declaration: Declaration) -> Iterator[Problem]:
@@ -170,7 +175,7 @@ def _evaluator(case: Case) -> Iterator[Problem]:
 
 
 def _slices(path: str, items: Sequence[Any], known: Sequence[str], held: bool = False) -> Iterator[Problem]:
-    depends = ("transform.preprocessing_fn", "transform.module_file")
+    depends = (_PREPROCESSING, "transform.module_file")
     for index, item in enumerate(items):
         (meant,) = parse_held([item]) if held else [parse_slice(item)]
         for name in meant.names if known else ():

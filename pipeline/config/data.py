@@ -221,6 +221,9 @@ class TransformSection(Section):
     )
     module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
     tf1: bool = Field(False, TF1)
+    top_k: Optional[int] = number(
+        None, 1, 2**31 - 2, "of by_schema: so many words of a column, the most frequent, are numbered; null is 10,000"
+    )
     # Their hashes are in the cache key.
     files: tuple[str, ...] = Field((), f"{FILES}preprocessing", operational=True)
 

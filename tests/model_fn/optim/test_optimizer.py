@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Optional
 
 import numpy as np
@@ -211,3 +212,98 @@ def test_a_variable_in_parts_is_clipped_by_the_norm_of_all_of_it(clipping):
         assert np.linalg.norm(parts[0]) == pytest.approx(1, rel=1e-5)
         # Within the limit, though it is not with the other of its name.
         np.testing.assert_allclose(parts[1], -gradients[1], rtol=1e-6)
+
+
+# One row twice in a batch, one in a single batch, and one in none.
+ROWS = [[0, 2, 2], [3, 0, 0], [2, 3, 2]]
+TABLE = np.random.default_rng(9).normal(size=(6, 3)).astype(np.float32)
+
+
+def table_in(where: str, optimizer: Any, first: np.ndarray = TABLE, *, whole: bool = False) -> np.ndarray:
+    """Trains the rows of an embedding; `whole`: by gradients of all rows."""
+
+    def pairs(table: Any, rows: Any) -> list[Any]:
+        with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
+            loss = tf.reduce_sum((tf.gather(table, rows) - 2.0) ** 2) + tf.reduce_sum(tf.gather(table, rows[:1]))
+        gradient = tape.gradient(loss, table) if tape else tf.gradients(loss, table)[0]
+        return [(tf.convert_to_tensor(gradient) if whole else gradient, table)]
+
+    if where == "eagerly":
+        table = tf.Variable(first)
+        for rows in ROWS:
+            optimizer().apply_gradients(pairs(table, tf.constant(rows)))
+        return table.numpy()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = tf.compat.v1.get_variable("table", initializer=first, use_resource=True)
+        batch, made = tf.compat.v1.placeholder(tf.int32, [3]), optimizer()
+        if isinstance(made, DeclaredOptimizer):
+            made.iterations = tf.compat.v1.train.create_global_step()
+        train = made.apply_gradients(pairs(table, batch))
+        session.run(tf.compat.v1.global_variables_initializer())
+        for rows in ROWS:
+            session.run(train, {batch: rows})
+        return session.run(table)
+
+
+@pytest.mark.parametrize(
+    ("declared", "in_tensorflow_1"),
+    [
+        ({"name": "sgd"}, lambda: tf.compat.v1.train.GradientDescentOptimizer(RATE)),
+        ({"name": "adagrad"}, lambda: tf.compat.v1.train.AdagradOptimizer(RATE, 0.1)),
+        ({"name": "ftrl", "l1_regularization_strength": 0.01, "l2_shrinkage_regularization_strength": 0.03},
+         lambda: tf.compat.v1.train.FtrlOptimizer(
+             RATE, l1_regularization_strength=0.01, l2_shrinkage_regularization_strength=0.03)),
+    ],
+    ids=["sgd", "adagrad", "ftrl"],
+)  # fmt: skip
+def test_only_the_rows_of_a_batch_are_updated_as_in_tensorflow_1(declared, in_tensorflow_1):
+    section = Optimizer(**{"learning_rate": RATE, "schedule": "constant", **declared})
+    expected = table_in("graph", in_tensorflow_1)
+    for where in ("graph", "eagerly"):
+        one = DeclaredOptimizer(section, len(ROWS))
+        found = table_in(where, lambda one=one: one)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_array_equal(found[[1, 4, 5]], TABLE[[1, 4, 5]])
+        assert np.abs(found - TABLE)[[0, 2, 3]].min() > 1e-3
+
+
+@pytest.mark.parametrize("name", [*RULES])
+@pytest.mark.parametrize("clipping", [{}, {"clip_norm": 0.5}, {"global_clip_norm": 0.5}, {"clip_value": 0.3}], ids=str)
+def test_the_rows_of_an_embedding_are_clipped_as_all_of_it(name, clipping):
+    # By Ftrl for all rows, those without a gradient would become 0 at once: TensorFlow leaves them.
+    first = TABLE * (name != "ftrl")
+    section = Optimizer(name=name, learning_rate=RATE, schedule="constant", **clipping)
+    both = []
+    for whole in (False, True):
+        one = DeclaredOptimizer(section, len(ROWS))
+        both.append(table_in("eagerly", lambda one=one: one, first, whole=whole))
+    np.testing.assert_allclose(*both, atol=1e-6)
+    assert np.abs(both[0] - first).max() > 1e-5
+
+
+def test_a_step_compiled_by_xla_updates_an_embedding():
+    section = Optimizer(name="adagrad", learning_rate=RATE, schedule="constant")
+    found = []
+    for compiled in (False, True):
+        table, optimizer = tf.Variable(TABLE), DeclaredOptimizer(section, len(ROWS))
+
+        @tf.function(jit_compile=compiled)
+        def train(rows, table=table, optimizer=optimizer):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((tf.gather(table, rows) - 2.0) ** 2)
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+        for rows in ROWS:
+            train(tf.constant(rows))
+        found.append(table.numpy())
+    np.testing.assert_allclose(*found, atol=1e-6)
+    np.testing.assert_array_equal(found[1][[1, 4, 5]], TABLE[[1, 4, 5]])
+
+
+def test_a_constrained_embedding_is_updated_as_a_whole():
+    section = Optimizer(name="adagrad", learning_rate=RATE, schedule="constant")
+    table = tf.Variable(TABLE, constraint=tf.keras.constraints.UnitNorm(axis=1))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table, [0, 0, 2]))
+    DeclaredOptimizer(section, 1).apply_gradients([(tape.gradient(loss, table), table)])
+    np.testing.assert_allclose(np.linalg.norm(table.numpy(), axis=1), 1.0, atol=1e-5)
