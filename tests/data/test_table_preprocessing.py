@@ -30,6 +30,14 @@ def test_each_column_by_its_type():
     np.testing.assert_array_equal(found["weight"], np.array([2, 1, 0.5, 1], np.float32))
 
 
+def test_so_many_words_are_numbered_as_declared():
+    task = dataclasses.asdict(Task(CLASSES, "grade", ("bad", "best", "good"), preprocessed=True))
+    for top_k, places in {1: [0, 1, 1, 0], 2: [0, 1, 2, 0]}.items():
+        config = {**task, "top_k": top_k}
+        found = testing.preprocess(preprocessing_fn, ROWS, label="grade", custom_config=config)
+        np.testing.assert_array_equal(found["town"], places)
+
+
 def test_raw_columns_are_as_they_are_beside_the_label_and_the_weight():
     task = dataclasses.asdict(Task(CLASSES, "grade", ("bad", "best", "good"), "weight", True))
     found = testing.preprocess(raw, ROWS, label="grade", custom_config=task)

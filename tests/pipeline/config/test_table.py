@@ -109,8 +109,10 @@ def test_raw_columns_are_for_the_users_own_feature_columns(tmp_path):
     with pytest.raises(DeclarationError, match=r"transform\.preprocessing_fn: raw"):
         load(tmp_path / "t.yaml", [raw])
     (tmp_path / "mine.py").write_text("def model_fn(features, labels, mode):\n    pass\n")
-    declaration = load(tmp_path / "t.yaml", [raw, "trainer.model=mine:model_fn"]).declaration
-    assert task(declaration) == Task(BINARY, "y", ("no", "yes"), preprocessed=True)
+    own = [raw, "trainer.model=mine:model_fn"]
+    assert task(load(tmp_path / "t.yaml", own).declaration) == Task(BINARY, "y", ("no", "yes"), preprocessed=True)
+    with pytest.raises(DeclarationError, match=r"transform\.top_k: 5"):
+        load(tmp_path / "t.yaml", [*own, "transform.top_k=5"])
 
 
 def test_a_service_needs_the_schema_and_the_task_of_files_elsewhere(tmp_path):
