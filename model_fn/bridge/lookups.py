@@ -1,8 +1,9 @@
 """Keeps the lookups of a training's embeddings from copying their tables.
 
-Grappler replaces the gather of `embedding_lookup_sparse`, which `embedding_column` and a linear model's columns use,
-by a read of the whole variable. That is free where the variable is constant. A training updates it by rows, and from
-its first step on TensorFlow copies such a variable whenever it is read: of 1,000,000 x 16, 64 MB a step.
+`embedding_column` and a linear model's columns combine rows by `embedding_lookup_sparse`. It gathers them, which
+Grappler replaces by a read of the whole variable; or it reads the variable itself, where that and the ids are placed on
+one device. That is free where the variable is constant. A training updates it by rows, and from its first step on
+TensorFlow copies such a variable whenever it is read: of 1,000,000 x 16, 64 MB a step.
 """
 
 from __future__ import annotations
@@ -35,15 +36,23 @@ def mend_lookups() -> None:
 
 
 def keep_gathers(graph: tf.Graph) -> None:
-    """Puts an operation that changes nothing between gathers and the reductions that Grappler joins them with."""
+    """Lets each reduction of a variable's rows gather them, by operations that Grappler leaves."""
     for operation in graph.get_operations():
-        # Within a condition or a loop of TensorFlow 1 it would need that one's context.
+        # Within a condition or a loop of TensorFlow 1 new operations would need that one's context.
         if operation.type not in _REDUCTIONS or operation._get_control_flow_context() is not None:
             continue
-        rows = operation.inputs[0]
-        if _source(rows).type == "ResourceGather":
-            with graph.as_default(), tf.device(operation.device), tf.control_dependencies(None):
-                operation._update_input(0, tf.ensure_shape(rows, rows.shape))
+        rows, indices, _ = operation.inputs
+        source = _source(rows)
+        with graph.as_default(), tf.device(operation.device), tf.control_dependencies(None):
+            if source.type == "ReadVariableOp":
+                before = [each for each in source.control_inputs if each.type != "DisableCopyOnRead"]
+                with tf.control_dependencies(before):
+                    unique, places = tf.unique(indices, indices.dtype)
+                    rows = tf.raw_ops.ResourceGather(resource=source.inputs[0], indices=unique, dtype=rows.dtype)
+                operation._update_input(1, places)
+            elif source.type != "ResourceGather":
+                continue
+            operation._update_input(0, tf.ensure_shape(rows, rows.shape))
 
 
 def _source(tensor: tf.Tensor) -> tf.Operation:

@@ -161,6 +161,9 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         if not isinstance(gradient, tf.IndexedSlices) or variable.constraint is not None:
             return False
         rule, options, _ = self.update_of(variable)
+        if options["decoupled_weight_decay"]:
+            # It moves all rows.
+            return False
         # XLA has neither the operations nor, of a batch's distinct rows, the shape.
         return rule.is_sparse(options) and not control_flow_util.GraphOrParentsInXlaContext(
             tf.compat.v1.get_default_graph()

@@ -164,7 +164,7 @@ def _adadelta(change: Change) -> Any:
 def _adagrad(change: Change) -> Any:
     values = {**change.handles(accum="square"), "lr": change.rate, "grad": change.gradient}
     if change.rows is not None:
-        return tf.raw_ops.ResourceSparseApplyAdagrad(**values, indices=change.rows)
+        return tf.raw_ops.ResourceSparseApplyAdagrad(**values, indices=change.rows, use_locking=True)
     return tf.raw_ops.ResourceApplyAdagrad(**values)
 
 
@@ -208,7 +208,7 @@ def _apply_ftrl(change: Change) -> Any:
         "lr_power": change.number("learning_rate_power"),
     }
     if change.rows is not None:
-        return tf.raw_ops.ResourceSparseApplyFtrlV2(**values, indices=change.rows)
+        return tf.raw_ops.ResourceSparseApplyFtrlV2(**values, indices=change.rows, use_locking=True)
     return tf.raw_ops.ResourceApplyFtrlV2(**values)
 
 

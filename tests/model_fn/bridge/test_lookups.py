@@ -32,7 +32,7 @@ class Traced(tf.compat.v1.train.SessionRunHook):
         self.shapes = {tuple(dim.size for dim in shape) for shape in shapes}
 
 
-def trained(folder: Path, combiner: str) -> tuple[set[tuple[int, ...]], dict[str, np.ndarray]]:
+def trained(folder: Path, combiner: str, strategy: Any = None) -> tuple[set[tuple[int, ...]], dict[str, np.ndarray]]:
     """Trains TensorFlow's own wide and deep model; returns a step's shapes, and the weights."""
     column = tf.feature_column
     word = column.categorical_column_with_identity("word", ROWS)
@@ -48,20 +48,29 @@ def trained(folder: Path, combiner: str) -> tuple[set[tuple[int, ...]], dict[str
         dnn_feature_columns=[column.embedding_column(word, 4, combiner=combiner)],
         dnn_hidden_units=[4],
         linear_sparse_combiner=combiner,
-        config=tf.estimator.RunConfig(tf_random_seed=1),
+        config=tf.estimator.RunConfig(tf_random_seed=1, train_distribute=strategy),
     )
     hook = Traced()
     estimator.train(input_fn, hooks=[hook])
     return hook.shapes, {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
 
 
+def on_one_device() -> tf.distribute.Strategy:
+    """Returns a strategy that places the variables and the ids on one device."""
+    reduction = tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy(["/cpu:0"], cross_device_ops=reduction)
+
+
+@pytest.mark.parametrize("strategy", [lambda: None, on_one_device], ids=["none", "mirrored"])
 @pytest.mark.parametrize("combiner", ["mean", "sum", "sqrtn"])
-def test_a_step_reads_no_table_and_trains_the_same(monkeypatch: Any, tmp_path: Path, combiner: str) -> None:
+def test_a_step_reads_no_table_and_trains_the_same(
+    monkeypatch: Any, tmp_path: Path, combiner: str, strategy: Any
+) -> None:
     bring_back_estimator()
-    shapes, weights = trained(tmp_path / "mended", combiner)
+    shapes, weights = trained(tmp_path / "mended", combiner, strategy())
     assert max(shape[0] for shape in shapes if shape) <= 64
     monkeypatch.setattr(lookups, "keep_gathers", lambda graph: None)
-    shapes, expected = trained(tmp_path / "plain", combiner)
+    shapes, expected = trained(tmp_path / "plain", combiner, strategy())
     # As TensorFlow would: the guard can go once it reads no table.
     assert {(ROWS, 4), (ROWS, 1)} <= shapes
     assert {*weights} == {*expected}
