@@ -19,6 +19,7 @@ READER_BATCHES, READER_SLICES = {"tutorial": 60, "ours": 600}, 12
 # Several epochs in each slice.
 TABLE_ROWS, TABLE_BATCH, TABLE_BATCHES = 100_000, 128, 1_600
 INGESTED_ROWS = 20_000
+EMBEDDING_STEPS, EMBEDDING_SLICES = 20, 8
 PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
 # One slice to warm up, then these. The guide reads from its cache after 469 steps of the dense network and 782 of
 # CIFAR-10: in most slices.
@@ -115,6 +116,15 @@ def table_ingestion(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     ], results
 
 
+def table_embeddings(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """A wide and deep Estimator of 26 words, the largest of a million values, against TensorFlow's own."""
+    sides = [(side, in_slices("train_embeddings", side=side, steps=EMBEDDING_STEPS)) for side in ("tensorflow", "ours")]
+    results = alternate_slices(sides, EMBEDDING_SLICES, setting.rounds, setting.log)
+    cpu = {side: micros_of(values) for side, values in results.items()}
+    what = "embeddings: CPU per example, TensorFlow's DNNLinearCombinedClassifier"
+    return [less(what, cpu["tensorflow"], cpu["ours"], 3.5)], results
+
+
 def _both(cost: dict[str, dict[str, float]], node: str) -> tuple[float, float]:
     return cost["tfx"][node], cost["ours"][node]
 
@@ -160,6 +170,7 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "reader": reader,
     "table_reader": table_reader,
     "table_ingestion": table_ingestion,
+    "table_embeddings": table_embeddings,
     "pipeline": pipeline,
     "keras_dense": keras_dense,
     "keras_cifar": keras_cifar,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench import suites
+from tests.bench.embeddings import BATCH
 from tests.bench.measure import Worker
 from tests.bench.worker import write_table
 
@@ -55,3 +56,8 @@ def test_each_side_of_the_suites_of_an_estimator_trains_in_slices(prepared, real
 def test_each_side_of_the_table_reader_reads_in_slices(tmp_path, side):
     write_table(str(tmp_path / "rows"), 1_000)
     _measure("read_table", 1_280, side=side, path=str(tmp_path / "rows"), batch_size=128, batches=10)
+
+
+@pytest.mark.parametrize("side", ["tensorflow", "ours"])
+def test_each_side_of_the_embeddings_trains_in_slices(side):
+    _measure("train_embeddings", 5 * BATCH, side=side, steps=5)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional, TextIO
 
-from tests.bench import keras_worker
+from tests.bench import embeddings, keras_worker
 from tests.bench.measure import Clock
 from tfx_estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -264,6 +264,7 @@ SLICED: dict[str, Callable[..., None]] = {
     "read": read,
     "read_table": read_table,
     "train": train,
+    "train_embeddings": embeddings.train,
     "train_keras": keras_worker.train,
 }
 
