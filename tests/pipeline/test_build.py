@@ -77,6 +77,16 @@ def test_the_content_of_declared_files_is_in_the_keys_and_their_place_is_not(tmp
     assert other_trainer != trainer
 
 
+def test_the_words_to_number_are_in_the_key_once_declared(tmp_path):
+    def config(*overrides: str) -> dict:
+        pipeline = create_pipeline(load("cancer", overrides), PipelineFolders(str(tmp_path), "cancer"))
+        return json.loads(component(pipeline, "Transform").exec_properties["custom_config"])
+
+    plain = config()
+    assert "top_k" not in plain
+    assert config("transform.top_k=7") == {**plain, "top_k": 7}
+
+
 def test_a_component_that_runs_again_resumes_nothing(tmp_path):
     loaded = dataclasses.replace(load("digits"), rerun=("Trainer",))
     again = create_pipeline(loaded, PipelineFolders(str(tmp_path), "digits"))
