@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Optional, get_args, get_origin
@@ -16,6 +17,8 @@ from tfx_estimator.pipeline.config.yaml_text import Path, inline
 Where = Callable[[Path], str]
 # With fewer keys in a section, the message lists them all and suggests no similar key of another section.
 _MANY_KEYS = 6
+# A message lists all names of a section of so many.
+_MOST_NAMES = 12
 
 
 def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
@@ -80,7 +83,7 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     parent = find_field(path[:-1]) if path[:-1] else None
     section = parent.kind if parent else Declaration
     siblings = list((kinds.named_of(section) or kinds.item_of(section)).__fields__)
-    expected = "one of " + ", ".join(siblings)
+    expected = f"one of {_listed(siblings, key)}"
     # Suggest a key of a list's item only from such items.
     in_item = next((index for index, part in enumerate(path[:-1]) if part.isdigit()), 0)
     places: dict[str, str] = {}
@@ -96,6 +99,14 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
         elsewhere = places.get(nearest(key, places), "")
     todo = f"did you mean `{elsewhere or near}`?" if elsewhere or near else "remove it"
     return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), value)
+
+
+def _listed(names: Sequence[str], key: str) -> str:
+    """Returns names; of many, those that are most like a key."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    first = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())[:_MOST_NAMES]
+    return f"{', '.join(first)}, and {len(names) - len(first)} more"
 
 
 def _unknown_value(dotted: str, value: str, expected: str, where: str, choices: Sequence[str]) -> Problem:

@@ -11,7 +11,11 @@ from tfx_estimator.pipeline.config import load
 
 # (old text in the good declaration, new text, parts of the message)
 REPLACED = [
-    ("train_steps: 500", "train_step: 500", ["mine.yaml:7  trainer.train_step: 500", "unknown key", "`train_steps`?"]),
+    (
+        "train_steps: 500",
+        "train_step: 500",
+        ["mine.yaml:7  trainer.train_step: 500", "unknown key", "one of train_steps, ", " more\n", "`train_steps`?"],
+    ),
     ("name: mine\n", "", ["name\n", "this key is missing", "add `name:`"]),
     ("  train_steps: 500\n", "", ["mine.yaml:5  trainer.train_steps", "neither trainer.train_steps nor"]),
     ("  dataset: mnist\n", "", ["mine.yaml:2  data.dataset", "this key is missing"]),
