@@ -113,8 +113,11 @@ def test_xla_code_counts_as_computation_and_a_function_as_its_operations(tmp_pat
     ours = [(each["kind"].replace("_Mkl", ""), each["count"], each["seconds"]) for each in found["dearest"][:3]]
     assert sorted(each[:2] for each in ours) == [("MatMul", 5), ("MatMul", 5), ("XLA", 5)]
     assert min(seconds for _, _, seconds in ours) > 1e-3
-    # They ran one after the other; a busy machine has waited in between.
-    assert found["shares"]["compute"] * found["seconds"] > 0.99 * sum(seconds for _, _, seconds in ours)
+    # More than both products of the function: they ran one after the other, though a busy machine waits in between, and
+    # notes the end of one when the next has begun.
+    of_function = sum(seconds for kind, _, seconds in ours if kind != "XLA")
+    of_xla = sum(seconds for kind, _, seconds in ours if kind == "XLA")
+    assert found["shares"]["compute"] * found["seconds"] > of_function + of_xla / 2
     assert "A function compiled by XLA is shown as one operation" in to_text("chief-0", found)
 
 
