@@ -9,7 +9,7 @@ from tests.bench import ctr
 from tfx_estimator import bring_back_estimator
 
 BATCH, SIZE = 512, 16
-_BLOCKS = 4
+_ROWS = 40_000
 
 
 def train(slices: Any, side: str, steps: int) -> None:
@@ -56,12 +56,8 @@ def _batches() -> Any:
     import numpy as np
     import tensorflow as tf
 
-    blocks = []
-    for block in ctr.columns(_BLOCKS * 10_000):
-        block.update({name: np.log1p(np.nan_to_num(block[name])).astype(np.float32) for name in ctr.NUMBERS})
-        label = block.pop(ctr.LABEL)
-        blocks.append(tf.data.Dataset.from_tensor_slices((block, label)).batch(BATCH, drop_remainder=True))
-    whole = blocks[0]
-    for each in blocks[1:]:
-        whole = whole.concatenate(each)
-    return whole.cache().repeat()
+    blocks = list(ctr.columns(_ROWS))
+    data = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    data.update({name: np.log1p(np.nan_to_num(data[name])).astype(np.float32) for name in ctr.NUMBERS})
+    label = data.pop(ctr.LABEL)
+    return tf.data.Dataset.from_tensor_slices((data, label)).batch(BATCH, drop_remainder=True).cache().repeat()

@@ -85,6 +85,21 @@ def test_the_advice_for_other_time_depends_on_the_thread(lines, cluster, advice)
     assert summarise(space(), 1, cluster=False)["shares"]["other"] == 1.0
 
 
+def test_a_call_compiled_by_xla_is_computation_from_its_begin_to_its_end():
+    events = [("a/MatMul:MatMul", 0, 30), ("ExecutorState::ProcessAsync::Start", 20, 80)]
+    made = space(("tf_Compute/1", events), ("python", [("EagerExecute", 0, 100)]))
+    (plane,) = made.planes
+    for number, (key, text) in enumerate({"kernel_type": "StatefulPartitionedCall", "name": "compiled"}.items(), 1):
+        plane.stat_metadata[number].name = key
+        plane.lines[0].events[1].stats.add(metadata_id=number, str_value=text)
+    found = summarise(made, 1, cluster=False)
+    assert found["shares"]["compute"] == pytest.approx(0.8)
+    assert [(each["kind"], each["seconds"]) for each in found["dearest"]] == [
+        ("XLA", pytest.approx(0.06)),
+        ("MatMul", pytest.approx(0.03)),
+    ]
+
+
 def test_xla_code_counts_as_computation_and_a_function_as_its_operations(tmp_path):
     """A real profile of a function that calls both."""
 
