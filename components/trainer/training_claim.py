@@ -3,8 +3,7 @@
 On one machine a file lock excludes others, which ends with its process. The tasks do not inherit it, and end with that
 process as well: see `pipeline.base.ending.keeper`.
 
-On a service the claim is a file in a mounted folder or, in Cloud Storage, the metadata of an object. A running job
-renews it; one that is not renewed was left by a killed job, and is taken over. After writing it, a job reads it back:
+On a service the claim is a file in a mounted folder or an object in a store: see `stored_claims`. A running job renews it; one that is not renewed was left by a killed job, and is taken over. After writing it, a job reads it back:
 of concurrent writers only one finds its own.
 """
 
@@ -23,15 +22,14 @@ from typing import Any, Optional, TypeGuard, Union
 
 from tfx_estimator.components.files import RETRY_SECONDS, read_json
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
+from tfx_estimator.components.trainer.stored_claims import BRIEF, LONG, GcsClaim, S3Claim, claim_in_store, store_errors
 from tfx_estimator.pipeline.base import files, lock
-from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError
+from tfx_estimator.pipeline.base.errors import StoppedError, TrainingError
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.config.paths import is_address, reject_store
+from tfx_estimator.pipeline.config.paths import is_address
 
 # Seconds between two heartbeats, and without one until a claim is abandoned.
 _BEAT, _PATIENCE = 15.0, 60.0
-# Timeout of a request to the store, and of its retries. A heartbeat's timeouts must end before the claim is abandoned.
-_ANSWER_SECONDS, LONG, BRIEF = 10.0, 120.0, 10.0
 _EXPECTED = "one job of a pipeline at a time: they would write the same checkpoints"
 
 logger = get_logger("trainer")
@@ -87,7 +85,7 @@ class ClaimFile:
 
     def read(self, seconds: float = LONG) -> Optional[dict[str, Any]]:
         """Returns the claim, if any."""
-        with _store_errors(self._path):
+        with store_errors(self._path):
             return read_json(self._path, RETRY_SECONDS)
 
     def write(self, claim: dict[str, Any], seen: Optional[dict[str, Any]], seconds: float = LONG) -> None:
@@ -102,65 +100,12 @@ class ClaimFile:
         os.remove(self._path)
 
 
-class StoredClaim:
-    """A claim in Cloud Storage, changed only if the object still has the generation that was `seen`."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        bucket, _, self._name = path.removeprefix("gs://").partition("/")
-        if reason := reject_store(path):
-            raise PipelineError(f"{path}: {reason}", expected="gs://BUCKET/FOLDER, or a folder", todo="name one")
-        with _store_errors(path):
-            from google.cloud import storage
-            from google.cloud.storage.retry import DEFAULT_RETRY
-
-            self._retry = DEFAULT_RETRY.with_timeout
-            self._bucket = storage.Client(project=None).bucket(bucket)
-
-    def read(self, seconds: float = LONG) -> Optional[dict[str, Any]]:
-        """Returns the claim and its generation, if any."""
-        with _store_errors(self._path):
-            blob = self._bucket.get_blob(self._name, timeout=_ANSWER_SECONDS, retry=self._retry(seconds))
-            return blob and {**json.loads(blob.metadata["claim"]), "generation": blob.generation}
-
-    def write(self, claim: dict[str, Any], seen: Optional[dict[str, Any]], seconds: float = LONG) -> None:
-        """Replaces the claim that was `seen`, or creates it if that is None; keeps any other claim."""
-        blob, generation = self._bucket.blob(self._name), seen["generation"] if seen else 0
-        blob.metadata = {"claim": json.dumps(claim)}
-        with _store_errors(self._path):
-            again = {"timeout": _ANSWER_SECONDS, "retry": self._retry(seconds)}
-            blob.upload_from_string(b"", if_generation_match=generation, **again)
-
-    def remove(self, seen: dict[str, Any]) -> None:
-        """Removes the claim that was `seen`; keeps any other claim."""
-        with _store_errors(self._path):
-            again = {"timeout": _ANSWER_SECONDS, "retry": self._retry(BRIEF)}
-            self._bucket.blob(self._name).delete(if_generation_match=seen["generation"], **again)
-
-
-@contextlib.contextmanager
-def _store_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # of the store's client
-        # 412: the generation has changed, by another job, or by this one if the response to its first try was lost.
-        # Reading the claim back tells.
-        if getattr(error, "code", None) == 412:
-            return
-        raise PipelineError(
-            f"{path} cannot be read or written: {getattr(error, 'message', error)}",
-            expected="the claim of a job, which excludes others from the folder next to it",
-            todo="check that the bucket exists, and that this account may read and write it: `gcloud auth "
-            "application-default login`; remove the claim if it is damaged and no such job runs",
-        ) from error
-
-
 class _Claim:
     """This job's claim on a folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder, path = folder, f"{folder.rstrip('/')}.claim"
-        self._file: Union[ClaimFile, StoredClaim] = StoredClaim(path) if is_address(folder) else ClaimFile(path)
+        self._file: Union[ClaimFile, GcsClaim, S3Claim] = claim_in_store(path) if is_address(folder) else ClaimFile(path)
         self._mine = {"owner": uuid.uuid4().hex, **process(), "beat": 0}
         self.lost: Optional[StoppedError] = None
 

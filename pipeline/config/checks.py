@@ -17,7 +17,15 @@ from tfx_estimator.pipeline.config.evaluator import Metric, parse_held, parse_sl
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.package_names import metric_names, nearest_metric, tfds_names
-from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
+from tfx_estimator.pipeline.config.paths import (
+    A_FOLDER,
+    is_address,
+    is_path,
+    is_table,
+    is_tfds_name,
+    reject_folder,
+    reject_store,
+)
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
@@ -148,7 +156,7 @@ def _places(declaration: Declaration) -> Iterator[Problem]:
     places |= {f"data.{key}": getattr(data, key) for key in (*data.table_keys, "schema")}
     for path, value in places.items():
         if value is not None and is_address(value) and (reason := reject_store(value)):
-            yield Problem(path, reason, "gs://BUCKET/FOLDER, or a path", "copy it there, or name a path", value=value)
+            yield Problem(path, reason, f"{A_FOLDER}, or a path", "copy it there, or name a path", value=value)
     if destination is None or is_address(destination):
         return
     if reason := reject_folder(destination) if destination else "it is empty":

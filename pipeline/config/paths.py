@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from tfx_estimator.pipeline.base import s3
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import Path, texts
@@ -35,14 +36,19 @@ _ROOT: Path = ("deploy", "pipeline_root")
 # name/config:version, as `tfds.load` takes it.
 _TFDS_NAME = re.compile(r"[A-Za-z]\w*(/[\w+.-]+)?(:(\d+|\*)(\.(\d+|\*)){2})?")
 _GLOB_CHARACTERS = "*?["
-OTHER_STORE = "the only object store that TensorFlow reads and writes by default is Cloud Storage"
+_STORES = ("gs://", s3.SCHEME)
+A_FOLDER = "gs://BUCKET/FOLDER or s3://BUCKET/FOLDER"
+OTHER_STORE = "the object stores that are read and written here are Cloud Storage and S3"
+NO_CLIENT = "s3:// needs boto3, which is not installed: pip install boto3"
 OF_THIS_MACHINE = "this is on this machine, and the steps run elsewhere"
 _VARIABLE = re.compile(r"^\$\w+(/|$)")
 
 
 def reject_store(address: str) -> str:
-    """Returns why an address cannot be read or written; empty for gs://."""
-    return "" if address.startswith("gs://") else OTHER_STORE
+    """Returns why an address cannot be read or written; empty if it can."""
+    if address.startswith(s3.SCHEME) and not s3.is_installed():
+        return NO_CLIENT
+    return "" if address.startswith(_STORES) else OTHER_STORE
 
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
@@ -134,10 +140,10 @@ def _refuse(option: str, written: str, what: str, expected: str = "") -> NoRetur
 
 
 def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False) -> None:
-    """Checks that a folder can hold results that TFX finds again; with `stores` also gs:// folders."""
+    """Checks that a folder can hold results that TFX finds again; with `stores` also folders of a store."""
     if stores and is_address(workdir):
         if reason := reject_store(workdir):
-            _refuse(option, workdir, reason, "gs://BUCKET/FOLDER, or a path")
+            _refuse(option, workdir, reason, f"{A_FOLDER}, or a path")
         return
     reject_address(workdir, option)
     path = os.path.normpath(os.path.join(os.getcwd(), workdir))

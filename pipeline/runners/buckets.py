@@ -13,17 +13,19 @@ import tensorflow as tf
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole as store_whole
+from tfx_estimator.components.trainer.stored_claims import account_of
 from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.s3 import SCHEME
 from tfx_estimator.pipeline.folders import METADATA, PipelineFolders, relocate_artifacts
 
-_SCHEME = "gs://"
+_SCHEMES = ("gs://", SCHEME)
 
 
 def check_buckets(addresses: Iterable[Optional[str]]) -> None:
-    """Checks that buckets exist: TensorFlow's client would retry a missing one without limit.
+    """Checks that buckets exist: TensorFlow's client of gs:// would retry a missing one without limit.
 
     Args:
         addresses: None and other addresses are ignored.
@@ -31,9 +33,8 @@ def check_buckets(addresses: Iterable[Optional[str]]) -> None:
     Raises:
         PipelineError: One does not exist, or cannot be reached.
     """
-    stored = [each for each in addresses if each and each.startswith(_SCHEME)]
-    for name in dict.fromkeys(each.removeprefix(_SCHEME).partition("/")[0] for each in stored):
-        bucket = f"{_SCHEME}{name}"
+    stored = [address.split("/", 3) for address in addresses if address and address.startswith(_SCHEMES)]
+    for bucket in dict.fromkeys("/".join(parts[:3]) for parts in stored):
         # An account that may use the objects need not have access to the bucket itself.
         with reached(bucket), contextlib.suppress(tf.errors.PermissionDeniedError):
             if not fileio.exists(f"{bucket}/"):
@@ -76,7 +77,7 @@ def _unusable(folder: str, reason: object) -> PipelineError:
     return PipelineError(
         f"{folder} cannot be used: {reason}",
         expected="an existing bucket that this account may read and write",
-        todo="check the bucket, and `gcloud auth application-default login`; then run it again",
+        todo=f"check the bucket, and {account_of(folder)}; then run it again",
     )
 
 

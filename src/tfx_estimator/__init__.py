@@ -72,6 +72,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tfx_estimator.pipeline.base.s3 import register_with_tensorflow
 from tfx_estimator.pipeline.base.stack.stacks import choose_keras
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ _PLACES = {
 
 
 choose_keras()
+register_with_tensorflow()
 
 
 def __getattr__(name: str) -> Any:

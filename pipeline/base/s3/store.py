@@ -1,0 +1,366 @@
+"""Objects of S3 as files and folders.
+
+A folder is a prefix of names; an empty one is an object whose name ends in `/`, as TensorFlow makes them on gs://.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Optional, TypeVar
+
+from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.s3 import SCHEME
+
+# Seconds for which a request is repeated that the store does not answer, or refuses for its load.
+PATIENCE = "TFX_ESTIMATOR_S3_PATIENCE_SECONDS"
+_PATIENCE_SECONDS = 300.0
+_LONGEST_PAUSE_SECONDS = 8.0
+# S3's limit of one copy.
+_COPY_BYTES = 5 * 2**30
+_REMOVED_AT_ONCE = 1000
+# Of 1, one server makes an error.
+_ANY = 2
+_THROTTLED = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout"}
+_ABSENT = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
+
+logger = get_logger("s3")
+Result = TypeVar("Result")
+_clients: dict[int, Any] = {}
+_making = threading.Lock()
+# Another thread may hold it when this process forks.
+os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+class Refused(Exception):
+    """The store does not do what it was asked; `code` is S3's code, or the status of its answer."""
+
+    def __init__(self, code: str, status: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.status = code, status
+
+
+class Absent(Refused):
+    """There is no such object, folder or bucket."""
+
+
+class Unanswered(Exception):
+    """The store has not answered for as long as PATIENCE."""
+
+
+class Place(NamedTuple):
+    """An object's bucket and key; the key of a folder has no `/` at its end."""
+
+    bucket: str
+    key: str
+
+    @classmethod
+    def of(cls, address: str) -> Place:
+        bucket, _, key = address.removeprefix(SCHEME).partition("/")
+        return cls(bucket, key.strip("/"))
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.bucket}/{self.key}"
+
+    @property
+    def prefix(self) -> str:
+        """With which the keys of its contents start."""
+        return f"{self.key}/" if self.key else ""
+
+    def under(self, prefix: str) -> Place:
+        return Place(self.bucket, f"{prefix}{self.key}")
+
+
+class Stat(NamedTuple):
+    """Of a file its bytes, the time of its last change in nanoseconds, and the ETag; of a folder zeros."""
+
+    size: int
+    changed_ns: int
+    etag: str
+    is_folder: bool
+
+
+_FOLDER = Stat(0, 0, "", True)
+
+
+def client() -> Any:
+    """Returns this process's client: region, endpoint, credentials and the rest as the AWS SDKs read them."""
+    pid = os.getpid()
+    with _making:
+        if pid not in _clients:
+            import boto3
+            from botocore.config import Config
+
+            config = Config(
+                connect_timeout=10,
+                read_timeout=60,
+                retries={"mode": "standard", "max_attempts": 3},
+                max_pool_connections=32,
+                # Other servers than Amazon's do not know the newer checksums.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            )
+            _clients.clear()
+            _clients[pid] = boto3.session.Session().client("s3", config=config)
+        return _clients[pid]
+
+
+def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = None) -> Result:
+    """Returns a call's result, repeated while the store does not answer.
+
+    TensorFlow takes "does not answer" for "is not there": a training would start anew, or end.
+
+    Args:
+        call: Is given the client.
+        what: For messages.
+        patience: In seconds.
+
+    Raises:
+        Absent, Refused: As the store says.
+        Unanswered: It has not answered for as long.
+    """
+    seconds = float(os.environ.get(PATIENCE, _PATIENCE_SECONDS)) if patience is None else patience
+    end, pause, waits = time.monotonic() + seconds, 0.25, False
+    while True:
+        try:
+            result = call(client())
+        except Exception as error:  # of boto3, botocore or the system
+            refusal = _refusal(error, what)
+            if refusal is not None:
+                raise refusal from error
+            reason = f"{what}: {error}"
+        else:
+            if waits:
+                logger.info(f"the store answers again: {what}")
+            return result
+        if time.monotonic() + pause > end:
+            raise Unanswered(f"{reason} (for {seconds:g} s)")
+        if not waits and pause > 1:
+            logger.warning(f"the store does not answer, waiting up to {seconds:g} s: {reason}")
+            waits = True
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _refusal(error: BaseException, what: str) -> Optional[Refused]:
+    """Returns the store's or the client's refusal; None if the store did not answer, or has too much to do."""
+    from boto3.exceptions import Boto3Error
+    from botocore import exceptions
+
+    if isinstance(error, Boto3Error) and error.__context__ is not None:  # of an upload in parts
+        error = error.__context__
+    if isinstance(error, exceptions.ClientError):
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        if status >= 500 or status == 429 or code in _THROTTLED:
+            return None
+        return (Absent if code in _ABSENT else Refused)(code, status, f"{what}: {error}")
+    if isinstance(error, (exceptions.HTTPClientError, exceptions.IncompleteReadError, OSError)):
+        return None
+    if isinstance(error, exceptions.BotoCoreError):  # such as no credentials
+        return Refused(type(error).__name__, 0, f"{what}: {error}")
+    raise error
+
+
+def stat(place: Place) -> Stat:
+    """Describes a file or a folder; raises Absent."""
+    if place.key:
+        with contextlib.suppress(Absent):
+            found = ask(lambda s3: s3.head_object(Bucket=place.bucket, Key=place.key), str(place))
+            changed = int(found["LastModified"].timestamp() * 1e9)
+            return Stat(found["ContentLength"], changed, found["ETag"], False)
+    if not is_folder(place):
+        raise Absent("NoSuchKey", 404, f"{place}: there is no such file or folder")
+    return _FOLDER
+
+
+def is_folder(place: Place) -> bool:
+    """Returns whether there is such a folder, or bucket."""
+    try:
+        found = ask(
+            lambda s3: s3.list_objects_v2(Bucket=place.bucket, Prefix=place.prefix, MaxKeys=_ANY), str(place)
+        )
+    except Absent:
+        return False
+    return not place.key or bool(found.get("Contents"))
+
+
+def listed(place: Place, start: str = "", deep: bool = False) -> Iterator[tuple[str, int, bool]]:
+    """Yields name, bytes, and whether it is a folder, of the contents of a folder; the folder's own marker as "".
+
+    Args:
+        start: With which the names start.
+        deep: Of all folders in it as well, only files and markers.
+    """
+    request = {"Bucket": place.bucket, "Prefix": place.prefix + start, **({} if deep else {"Delimiter": "/"})}
+    more: dict[str, str] = {}
+    while True:
+        page = ask(lambda s3: s3.list_objects_v2(**request, **more), str(place))  # noqa: B023 (called at once)
+        for found in page.get("CommonPrefixes", ()):
+            yield found["Prefix"].removeprefix(place.prefix).rstrip("/"), 0, True
+        for found in page.get("Contents", ()):
+            yield found["Key"].removeprefix(place.prefix), found["Size"], False
+        if not page.get("IsTruncated"):
+            return
+        more = {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def names(place: Place) -> list[str]:
+    """Returns the names in a folder, sorted; raises Absent."""
+    found = [name for name, _, _ in listed(place)]
+    if not found and place.key:
+        raise Absent("NoSuchKey", 404, f"{place}: there is no such folder")
+    return sorted({name for name in found if name})
+
+
+def matching(pattern: str) -> list[str]:
+    """Returns the addresses of the files and folders that a pattern matches; `*` does not match `/`."""
+    whole = Place.of(pattern)
+    found = [Place(whole.bucket, "")]
+    parts = whole.key.split("/")
+    for number, part in enumerate(parts):
+        literal = _literal(part)
+        if literal == part:
+            found = [Place(each.bucket, each.prefix + part) for each in found]
+            continue
+        last = number + 1 == len(parts)
+        found = [
+            Place(place.bucket, place.prefix + name)
+            for place in found
+            for name, _, is_folder in listed(place, literal)
+            if name and (last or is_folder) and fnmatch.fnmatchcase(name, part)
+        ]
+    if _literal(parts[-1]) == parts[-1]:
+        found = [place for place in found if _exists(place)]
+    return sorted({str(place) for place in found})
+
+
+def _literal(pattern: str) -> str:
+    """Returns what stands before the first wildcard."""
+    return pattern[: next((at for at, letter in enumerate(pattern) if letter in "*?["), len(pattern))]
+
+
+def _exists(place: Place) -> bool:
+    try:
+        stat(place)
+    except Absent:
+        return False
+    return True
+
+
+def make_folder(place: Place) -> None:
+    """Makes a folder; raises Absent if there is no such bucket."""
+    if place.key:
+        ask(lambda s3: s3.put_object(Bucket=place.bucket, Key=place.prefix, Body=b""), str(place))
+    elif not is_folder(place):
+        raise Absent("NoSuchBucket", 404, f"{place}: there is no such bucket")
+
+
+def remove(place: Place) -> None:
+    """Removes a file; raises Absent."""
+    ask(lambda s3: s3.head_object(Bucket=place.bucket, Key=place.key), str(place))
+    ask(lambda s3: s3.delete_object(Bucket=place.bucket, Key=place.key), str(place))
+
+
+def remove_folder(place: Place) -> None:
+    """Removes an empty folder; raises Absent, or Refused if it is not empty."""
+    if names(place):
+        raise Refused("NotEmpty", 412, f"{place}: the folder is not empty")
+    ask(lambda s3: s3.delete_object(Bucket=place.bucket, Key=place.prefix), str(place))
+
+
+def remove_tree(place: Place) -> None:
+    """Removes a folder with all its contents; raises Absent."""
+    keys = [place.prefix + name for name, _, _ in listed(place, deep=True)]
+    if not keys:
+        raise Absent("NoSuchKey", 404, f"{place}: there is no such folder")
+    for start in range(0, len(keys), _REMOVED_AT_ONCE):
+        wanted = {"Objects": [{"Key": key} for key in keys[start : start + _REMOVED_AT_ONCE]], "Quiet": True}
+        left = ask(lambda s3: s3.delete_objects(Bucket=place.bucket, Delete=wanted), str(place))  # noqa: B023
+        if errors := left.get("Errors"):
+            first = errors[0]
+            raise Refused(first.get("Code", ""), 0, f"{place.bucket}/{first.get('Key')}: {first.get('Message')}")
+
+
+def copy(source: Place, target: Place, size: Optional[int] = None) -> None:
+    """Copies a file inside the store; raises Absent."""
+    if size is None:
+        size = ask(lambda s3: s3.head_object(Bucket=source.bucket, Key=source.key), str(source))["ContentLength"]
+    named = {"CopySource": {"Bucket": source.bucket, "Key": source.key}, "Bucket": target.bucket, "Key": target.key}
+    if size < _COPY_BYTES:
+        ask(lambda s3: s3.copy_object(**named), f"{source} to {target}")
+    else:
+        ask(lambda s3: s3.copy(**named), f"{source} to {target}")
+
+
+def move(source: Place, target: Place) -> None:
+    """Moves a file or, not atomically, a folder: its inner folders first, as those of a SavedModel. Raises Absent."""
+    if not stat(source).is_folder:
+        copy(source, target)
+        ask(lambda s3: s3.delete_object(Bucket=source.bucket, Key=source.key), str(source))
+        return
+    contents = sorted(listed(source, deep=True), key=lambda found: (-found[0].count("/"), found[0]))
+    for name, size, _ in contents:
+        copy(Place(source.bucket, source.prefix + name), Place(target.bucket, target.prefix + name), size)
+    remove_tree(source)
+
+
+def read(place: Place, start: int, size: int, etag: str) -> bytes:
+    """Reads bytes of the version that has the ETag; fewer at its end. Raises Absent, or Refused if it was replaced."""
+    if size <= 0:
+        return b""
+    request = {"Bucket": place.bucket, "Key": place.key, "Range": f"bytes={start}-{start + size - 1}", "IfMatch": etag}
+    return ask(lambda s3: s3.get_object(**request)["Body"].read(), str(place))
+
+
+def upload(place: Place, path: str) -> None:
+    """Writes or replaces a file by one on this machine; it is there as a whole, or not at all."""
+    if os.path.getsize(path) < 16 * 2**20:
+
+        def whole(s3: Any) -> None:
+            with open(path, "rb") as file:
+                s3.put_object(Bucket=place.bucket, Key=place.key, Body=file)
+
+        ask(whole, str(place))
+        return
+
+    def in_parts(s3: Any) -> None:
+        from boto3.s3.transfer import TransferConfig
+
+        try:
+            s3.upload_file(path, place.bucket, place.key, Config=TransferConfig(max_concurrency=4))
+        except RuntimeError:  # this process is ending, and starts no threads any more
+            s3.upload_file(path, place.bucket, place.key, Config=TransferConfig(use_threads=False))
+
+    ask(in_parts, str(place))
+
+
+def download(place: Place, path: str) -> None:
+    """Copies a file to this machine; raises Absent."""
+    ask(lambda s3: s3.download_file(place.bucket, place.key, path), str(place))
+
+
+def read_whole(place: Place, patience: float) -> tuple[bytes, str]:
+    """Reads a small file; returns its content and its ETag. Raises Absent."""
+
+    def whole(s3: Any) -> tuple[bytes, str]:
+        found = s3.get_object(Bucket=place.bucket, Key=place.key)
+        return found["Body"].read(), found["ETag"]
+
+    return ask(whole, str(place), patience)
+
+
+def write_whole(place: Place, content: bytes, etag: Optional[str], patience: float) -> None:
+    """Replaces the version that has the ETag, or creates the file if that is None; raises Refused otherwise."""
+    condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
+    ask(lambda s3: s3.put_object(Bucket=place.bucket, Key=place.key, Body=content, **condition), str(place), patience)
+
+
+def remove_if(place: Place, etag: str, patience: float) -> None:
+    """Removes the version that has the ETag; keeps another one, but for the moment between two requests."""
+    if ask(lambda s3: s3.head_object(Bucket=place.bucket, Key=place.key), str(place), patience)["ETag"] == etag:
+        ask(lambda s3: s3.delete_object(Bucket=place.bucket, Key=place.key), str(place), patience)
