@@ -40,6 +40,8 @@ PIPELINE_REQUIREMENTS = [
     "scipy>=1.12,<2",
     # Locks of folders in a bucket: TensorFlow's client has no conditional writes.
     "google-cloud-storage",
+    # S3, for TensorFlow, Beam and locks of folders in a bucket.
+    "boto3>=1.36",
     # Kubernetes' API, for TFJobs.
     "kubernetes>=12",
     # TFX installs a user's module_file by calling pip.
@@ -103,6 +105,10 @@ DEV_REQUIREMENTS = [
     # For the example notebook, with nbconvert.
     "ipykernel",
     "jsonschema",
+    # A server of S3's protocol, with what it needs as a server.
+    "flask",
+    "flask-cors",
+    "moto[s3]",
     "mypy",
     "nbconvert",
     "psutil",
