@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import TrainingError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.config.paths import is_address
 
 # Errors of an unavailable checkpoint, which is not damaged.
 _UNAVAILABLE = (
@@ -40,6 +41,19 @@ def refuse_carried(why: str) -> UserCodeError:
         expected="the same network, features and optimizer",
         todo="change it back; or begin anew with it once: --set trainer.warm_start=null",
     )
+
+
+def check_answers(folder: str) -> None:
+    """Raises if a store does not answer: TensorFlow finds no checkpoint then, and a training would begin anew."""
+    if not is_address(folder):
+        return
+    bucket = "/".join([*folder.split("/")[:3], ""])
+    try:
+        tf.io.gfile.exists(bucket)
+    except tf.errors.PermissionDeniedError:
+        return  # an account that may use the objects need not have access to the bucket itself
+    except (OSError, tf.errors.OpError) as error:
+        raise _unavailable(folder, error) from error
 
 
 def damage(path: str) -> Optional[str]:

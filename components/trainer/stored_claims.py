@@ -60,7 +60,7 @@ class S3Claim:
 
     def read(self, seconds: float = LONG) -> Optional[dict[str, Any]]:
         """Returns the claim and its ETag, if any."""
-        with store_errors(self._path), contextlib.suppress(self._store.Absent):
+        with store_errors(self._path), contextlib.suppress(self._store.AbsentError):
             content, etag = self._store.read_whole(self._place, seconds)
             return {**json.loads(content), "generation": etag}
         return None
@@ -69,10 +69,10 @@ class S3Claim:
         """Replaces the claim that was `seen`, or creates it if that is None; keeps any other claim."""
         content = json.dumps(claim).encode()
         with store_errors(self._path):
-            self._store.write_whole(self._place, content, seen and seen["generation"], seconds)
+            self._store.write_whole(self._place, content, seen["generation"] if seen else None, seconds)
             # Some servers ignore conditions without a word. On the others this changes nothing.
             for wrong in (None, '"0"') if not self._is_kept else ():
-                with contextlib.suppress(self._store.Refused):
+                with contextlib.suppress(self._store.RefusedError):
                     self._store.write_whole(self._place, content, wrong, seconds)
                     raise PipelineError(
                         f"{self._path}: this store ignores the condition of a write (If-None-Match, If-Match), so two "

@@ -3,8 +3,9 @@
 On one machine a file lock excludes others, which ends with its process. The tasks do not inherit it, and end with that
 process as well: see `pipeline.base.ending.keeper`.
 
-On a service the claim is a file in a mounted folder or an object in a store: see `stored_claims`. A running job renews it; one that is not renewed was left by a killed job, and is taken over. After writing it, a job reads it back:
-of concurrent writers only one finds its own.
+On a service the claim is a file in a mounted folder or an object in a store: see `stored_claims`. A running job renews
+it; one that is not renewed was left by a killed job, and is taken over. After writing it, a job reads it back: of
+concurrent writers only one finds its own.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ class _Claim:
 
     def __init__(self, folder: str) -> None:
         self._folder, path = folder, f"{folder.rstrip('/')}.claim"
-        self._file: Union[ClaimFile, GcsClaim, S3Claim] = claim_in_store(path) if is_address(folder) else ClaimFile(path)
+        self._file: Union[ClaimFile, GcsClaim, S3Claim] = (
+            claim_in_store(path) if is_address(folder) else ClaimFile(path)
+        )
         self._mine = {"owner": uuid.uuid4().hex, **process(), "beat": 0}
         self.lost: Optional[StoppedError] = None
 

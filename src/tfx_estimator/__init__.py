@@ -72,7 +72,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tfx_estimator.pipeline.base.s3 import register_with_tensorflow
+from tfx_estimator.pipeline.base.s3.registration import register_with_tensorflow
 from tfx_estimator.pipeline.base.stack.stacks import choose_keras
 
 if TYPE_CHECKING:

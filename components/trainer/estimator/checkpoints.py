@@ -12,7 +12,7 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.checkpoint import damage, step_of
+from tfx_estimator.components.trainer.checkpoint import check_answers, damage, step_of
 from tfx_estimator.model_fn.bridge.written import PROOF
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
@@ -33,6 +33,8 @@ def folder_of(training_dir: str) -> str:
     found = tf.io.gfile.glob(os.path.join(training_dir, "*", _INDEX))
     own = [path for path in found if not fnmatch.fnmatch(os.path.basename(os.path.dirname(path)), _WORKERS)]
     newest = max(own, key=lambda path: step_of(path[: -len(".index")]), default="")
+    if not newest:
+        check_answers(training_dir)
     return os.path.dirname(newest) or training_dir
 
 

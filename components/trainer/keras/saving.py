@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.trackable.resource import CapturableResource
 
-from tfx_estimator.components.trainer.checkpoint import refuse_carried, step_of
+from tfx_estimator.components.trainer.checkpoint import check_answers, refuse_carried, step_of
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, from_columns
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
@@ -64,7 +64,9 @@ class Saver:
             goes_on: That of step 0 is of an earlier day.
         """
         latest = tf.train.latest_checkpoint(self._folder)
-        if latest is not None:
+        if latest is None:
+            check_answers(self._folder)
+        else:
             rate = getattr(self._model.optimizer, "learning_rate", None)
             declared = rate.numpy() if isinstance(rate, tf.Variable) else None
             try:

@@ -17,7 +17,7 @@ _FIRST, _LARGEST = 256 * 2**10, 8 * 2**20
 _FLUSH_SECONDS = 10.0
 
 
-class OutOfRange(Exception):
+class OutOfRangeError(Exception):
     """Fewer bytes were `read` than were asked for: the file ends."""
 
     def __init__(self, read: int) -> None:
@@ -32,7 +32,7 @@ class Reader:
         self._place = place
         found = store.stat(place)
         if found.is_folder:
-            raise store.Refused("IsFolder", 412, f"{place} is a folder")
+            raise store.RefusedError("IsFolder", 412, f"{place} is a folder")
         self._size, self._etag = found.size, found.etag
         self._start, self._block, self._next = 0, b"", _FIRST
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Writer:
         descriptor, self._path = tempfile.mkstemp(prefix="s3-")
         os.close(descriptor)
         if appends:
-            with contextlib.suppress(store.Absent):
+            with contextlib.suppress(store.AbsentError):
                 store.download(place, self._path)
         self._file = open(self._path, "ab")  # noqa: SIM115 (closed by the caller)
         self._changed, self._published = True, time.monotonic()

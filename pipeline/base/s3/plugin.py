@@ -10,12 +10,13 @@ import atexit
 import ctypes
 import itertools
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.s3 import store
-from tfx_estimator.pipeline.base.s3.files import OutOfRange, Reader, Writer
+from tfx_estimator.pipeline.base.s3.files import OutOfRangeError, Reader, Writer
 from tfx_estimator.pipeline.base.s3.store import Place
 
 _REGISTER = "_ZN10tensorflow23filesystem_registration28RegisterFilesystemPluginImplEPK23TF_FilesystemPluginInfo"
@@ -77,6 +78,7 @@ _OfPath = _function(None, _Pointer, _Text, _Status)
 _Opens = _function(None, _Pointer, _Text, _Handle, _Status)
 _OfTwo = _function(None, _Pointer, _Text, _Text, _Status)
 _Counts = ctypes.POINTER(ctypes.c_uint64)
+_Translates = _function(_Pointer, _Pointer, _Text)
 _Lists = _function(ctypes.c_int, _Pointer, _Text, ctypes.POINTER(_Names), _Status)
 
 
@@ -100,7 +102,7 @@ class _System(ctypes.Structure):
         ("stat", _function(None, _Pointer, _Text, ctypes.POINTER(_Statistics), _Status)),
         ("is_directory", _function(ctypes.c_bool, _Pointer, _Text, _Status)),
         ("get_file_size", _function(ctypes.c_int64, _Pointer, _Text, _Status)),
-        ("translate_name", _function(_Pointer, _Pointer, _Text)),
+        ("translate_name", _Translates),
         ("get_children", _Lists),
         ("get_matching_paths", _Lists),
         ("flush_caches", _Pointer),
@@ -141,9 +143,7 @@ class _Answer(ctypes.Structure):
 
 def register() -> None:
     """Registers s3:// in this process; logs why it cannot."""
-    import tensorflow
-
-    folder = os.path.dirname(tensorflow.__file__)
+    folder = os.path.dirname(str(sys.modules["tensorflow"].__file__))
     try:
         core = ctypes.CDLL(os.path.join(folder, "libtensorflow_cc.so.2"))
         framework = ctypes.CDLL(os.path.join(folder, "libtensorflow_framework.so.2"))
@@ -206,7 +206,7 @@ class _Plugin:
         )
         system.init = system.cleanup = system.flush_caches = nothing
         # Without a status to report to.
-        translate = dict(_System._fields_)["translate_name"](lambda _, path: self._allocated(path))
+        translate = _Translates(lambda _, path: self._allocated(path))
         system.translate_name = translate
         self._kept += [reading, writing, mapping, system, translate]
         values: list[Any] = [self._allocated(b"s3")]
@@ -223,7 +223,7 @@ class _Plugin:
 
     def _table(self, kind: Any, **functions: Callable[..., Any]) -> Any:
         """Makes a table of C functions; the last argument of each, the status, takes what they raise."""
-        types = dict(kind._fields_)
+        types: dict[str, Any] = dict(kind._fields_)
         made = {name: types[name](self._reporting(function, types[name])) for name, function in functions.items()}
         self._kept += made.values()
         return kind(**made)
@@ -239,7 +239,7 @@ class _Plugin:
                 return without
             try:
                 return function(*arguments[:-1])
-            except OutOfRange as error:
+            except OutOfRangeError as error:
                 self._report(arguments[-1], _OUT_OF_RANGE, "reached the end of the file")
                 return error.read
             except Exception as error:  # no exception may leave a function that C calls
@@ -278,7 +278,7 @@ class _Plugin:
         data = self._file(handle).read(start, size)
         ctypes.memmove(target, data, len(data))
         if len(data) < size:
-            raise OutOfRange(len(data))
+            raise OutOfRangeError(len(data))
         return len(data)
 
     def _append(self, handle: Any, source: int, size: int) -> None:
@@ -304,7 +304,7 @@ class _Plugin:
         return int(place)
 
 
-class _Exists(Exception):
+class _ExistsError(Exception):
     pass
 
 
@@ -315,7 +315,7 @@ def _place(path: bytes) -> Place:
 def _check_folder(place: Place) -> bool:
     """Raises for a file: TensorFlow asks the status, not the result."""
     if not store.stat(place).is_folder:
-        raise store.Refused("NotAFolder", 412, f"{place} is no folder")
+        raise store.RefusedError("NotAFolder", 412, f"{place} is no folder")
     return True
 
 
@@ -326,18 +326,18 @@ def _remove_tree(_: Any, path: bytes, files: Any, folders: Any) -> None:
 
 def _create(place: Place) -> None:
     if store.is_folder(place):
-        raise _Exists(f"{place} exists")
+        raise _ExistsError(f"{place} exists")
     store.make_folder(place)
 
 
 def _code(error: Exception) -> tuple[int, str]:
     """Returns TensorFlow's code and the message of an error."""
-    if isinstance(error, store.Absent):
+    if isinstance(error, store.AbsentError):
         return _NOT_FOUND, str(error)
-    if isinstance(error, store.Refused):
+    if isinstance(error, store.RefusedError):
         return _REFUSALS.get(error.status, _UNAUTHENTICATED if "Credential" in error.code else _UNKNOWN), str(error)
-    if isinstance(error, store.Unanswered):
+    if isinstance(error, store.UnansweredError):
         return _UNAVAILABLE, str(error)
-    if isinstance(error, _Exists):
+    if isinstance(error, _ExistsError):
         return _EXISTS, str(error)
     return _UNKNOWN, f"{type(error).__name__}: {error}"

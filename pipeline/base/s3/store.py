@@ -32,11 +32,13 @@ logger = get_logger("s3")
 Result = TypeVar("Result")
 _clients: dict[int, Any] = {}
 _making = threading.Lock()
+# Why this process uses the store no more: whoever took its silence for "nothing is there" must not write.
+_given_up: list[str] = []
 # Another thread may hold it when this process forks.
 os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The store does not do what it was asked; `code` is S3's code, or the status of its answer."""
 
     def __init__(self, code: str, status: int, message: str) -> None:
@@ -44,11 +46,11 @@ class Refused(Exception):
         self.code, self.status = code, status
 
 
-class Absent(Refused):
+class AbsentError(RefusedError):
     """There is no such object, folder or bucket."""
 
 
-class Unanswered(Exception):
+class UnansweredError(Exception):
     """The store has not answered for as long as PATIENCE."""
 
 
@@ -60,6 +62,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, address: str) -> Place:
+        """Parses an address."""
         bucket, _, key = address.removeprefix(SCHEME).partition("/")
         return cls(bucket, key.strip("/"))
 
@@ -70,9 +73,6 @@ class Place(NamedTuple):
     def prefix(self) -> str:
         """With which the keys of its contents start."""
         return f"{self.key}/" if self.key else ""
-
-    def under(self, prefix: str) -> Place:
-        return Place(self.bucket, f"{prefix}{self.key}")
 
 
 class Stat(NamedTuple):
@@ -112,7 +112,8 @@ def client() -> Any:
 def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = None) -> Result:
     """Returns a call's result, repeated while the store does not answer.
 
-    TensorFlow takes "does not answer" for "is not there": a training would start anew, or end.
+    TensorFlow takes "does not answer" for "is not there", and a training would start anew. So a request waits, and once
+    one has waited in vain, this process gets no answer any more.
 
     Args:
         call: Is given the client.
@@ -120,11 +121,13 @@ def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = No
         patience: In seconds.
 
     Raises:
-        Absent, Refused: As the store says.
-        Unanswered: It has not answered for as long.
+        AbsentError, RefusedError: As the store says.
+        UnansweredError: It has not answered for as long.
     """
     seconds = float(os.environ.get(PATIENCE, _PATIENCE_SECONDS)) if patience is None else patience
     end, pause, waits = time.monotonic() + seconds, 0.25, False
+    if _given_up:
+        raise UnansweredError(_given_up[0])
     while True:
         try:
             result = call(client())
@@ -138,7 +141,10 @@ def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = No
                 logger.info(f"the store answers again: {what}")
             return result
         if time.monotonic() + pause > end:
-            raise Unanswered(f"{reason} (for {seconds:g} s)")
+            reason = f"the store did not answer for {seconds:g} s: {reason}"
+            if patience is None:
+                _given_up.append(reason)
+            raise UnansweredError(reason)
         if not waits and pause > 1:
             logger.warning(f"the store does not answer, waiting up to {seconds:g} s: {reason}")
             waits = True
@@ -146,7 +152,7 @@ def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = No
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def _refusal(error: BaseException, what: str) -> Optional[Refused]:
+def _refusal(error: BaseException, what: str) -> Optional[RefusedError]:
     """Returns the store's or the client's refusal; None if the store did not answer, or has too much to do."""
     from boto3.exceptions import Boto3Error
     from botocore import exceptions
@@ -158,33 +164,31 @@ def _refusal(error: BaseException, what: str) -> Optional[Refused]:
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         if status >= 500 or status == 429 or code in _THROTTLED:
             return None
-        return (Absent if code in _ABSENT else Refused)(code, status, f"{what}: {error}")
+        return (AbsentError if code in _ABSENT else RefusedError)(code, status, f"{what}: {error}")
     if isinstance(error, (exceptions.HTTPClientError, exceptions.IncompleteReadError, OSError)):
         return None
     if isinstance(error, exceptions.BotoCoreError):  # such as no credentials
-        return Refused(type(error).__name__, 0, f"{what}: {error}")
+        return RefusedError(type(error).__name__, 0, f"{what}: {error}")
     raise error
 
 
 def stat(place: Place) -> Stat:
-    """Describes a file or a folder; raises Absent."""
+    """Describes a file or a folder; raises AbsentError."""
     if place.key:
-        with contextlib.suppress(Absent):
+        with contextlib.suppress(AbsentError):
             found = ask(lambda s3: s3.head_object(Bucket=place.bucket, Key=place.key), str(place))
             changed = int(found["LastModified"].timestamp() * 1e9)
             return Stat(found["ContentLength"], changed, found["ETag"], False)
     if not is_folder(place):
-        raise Absent("NoSuchKey", 404, f"{place}: there is no such file or folder")
+        raise AbsentError("NoSuchKey", 404, f"{place}: there is no such file or folder")
     return _FOLDER
 
 
 def is_folder(place: Place) -> bool:
     """Returns whether there is such a folder, or bucket."""
     try:
-        found = ask(
-            lambda s3: s3.list_objects_v2(Bucket=place.bucket, Prefix=place.prefix, MaxKeys=_ANY), str(place)
-        )
-    except Absent:
+        found = ask(lambda s3: s3.list_objects_v2(Bucket=place.bucket, Prefix=place.prefix, MaxKeys=_ANY), str(place))
+    except AbsentError:
         return False
     return not place.key or bool(found.get("Contents"))
 
@@ -210,10 +214,10 @@ def listed(place: Place, start: str = "", deep: bool = False) -> Iterator[tuple[
 
 
 def names(place: Place) -> list[str]:
-    """Returns the names in a folder, sorted; raises Absent."""
+    """Returns the names in a folder, sorted; raises AbsentError."""
     found = [name for name, _, _ in listed(place)]
     if not found and place.key:
-        raise Absent("NoSuchKey", 404, f"{place}: there is no such folder")
+        raise AbsentError("NoSuchKey", 404, f"{place}: there is no such folder")
     return sorted({name for name in found if name})
 
 
@@ -247,47 +251,47 @@ def _literal(pattern: str) -> str:
 def _exists(place: Place) -> bool:
     try:
         stat(place)
-    except Absent:
+    except AbsentError:
         return False
     return True
 
 
 def make_folder(place: Place) -> None:
-    """Makes a folder; raises Absent if there is no such bucket."""
+    """Makes a folder; raises AbsentError if there is no such bucket."""
     if place.key:
         ask(lambda s3: s3.put_object(Bucket=place.bucket, Key=place.prefix, Body=b""), str(place))
     elif not is_folder(place):
-        raise Absent("NoSuchBucket", 404, f"{place}: there is no such bucket")
+        raise AbsentError("NoSuchBucket", 404, f"{place}: there is no such bucket")
 
 
 def remove(place: Place) -> None:
-    """Removes a file; raises Absent."""
+    """Removes a file; raises AbsentError."""
     ask(lambda s3: s3.head_object(Bucket=place.bucket, Key=place.key), str(place))
     ask(lambda s3: s3.delete_object(Bucket=place.bucket, Key=place.key), str(place))
 
 
 def remove_folder(place: Place) -> None:
-    """Removes an empty folder; raises Absent, or Refused if it is not empty."""
+    """Removes an empty folder; raises AbsentError, or RefusedError if it is not empty."""
     if names(place):
-        raise Refused("NotEmpty", 412, f"{place}: the folder is not empty")
+        raise RefusedError("NotEmpty", 412, f"{place}: the folder is not empty")
     ask(lambda s3: s3.delete_object(Bucket=place.bucket, Key=place.prefix), str(place))
 
 
 def remove_tree(place: Place) -> None:
-    """Removes a folder with all its contents; raises Absent."""
+    """Removes a folder with all its contents; raises AbsentError."""
     keys = [place.prefix + name for name, _, _ in listed(place, deep=True)]
     if not keys:
-        raise Absent("NoSuchKey", 404, f"{place}: there is no such folder")
+        raise AbsentError("NoSuchKey", 404, f"{place}: there is no such folder")
     for start in range(0, len(keys), _REMOVED_AT_ONCE):
         wanted = {"Objects": [{"Key": key} for key in keys[start : start + _REMOVED_AT_ONCE]], "Quiet": True}
         left = ask(lambda s3: s3.delete_objects(Bucket=place.bucket, Delete=wanted), str(place))  # noqa: B023
         if errors := left.get("Errors"):
             first = errors[0]
-            raise Refused(first.get("Code", ""), 0, f"{place.bucket}/{first.get('Key')}: {first.get('Message')}")
+            raise RefusedError(first.get("Code", ""), 0, f"{place.bucket}/{first.get('Key')}: {first.get('Message')}")
 
 
 def copy(source: Place, target: Place, size: Optional[int] = None) -> None:
-    """Copies a file inside the store; raises Absent."""
+    """Copies a file inside the store; raises AbsentError."""
     if size is None:
         size = ask(lambda s3: s3.head_object(Bucket=source.bucket, Key=source.key), str(source))["ContentLength"]
     named = {"CopySource": {"Bucket": source.bucket, "Key": source.key}, "Bucket": target.bucket, "Key": target.key}
@@ -298,7 +302,7 @@ def copy(source: Place, target: Place, size: Optional[int] = None) -> None:
 
 
 def move(source: Place, target: Place) -> None:
-    """Moves a file or, not atomically, a folder: its inner folders first, as those of a SavedModel. Raises Absent."""
+    """Moves a file or, not atomically, a folder: its inner folders first, as those of a SavedModel. Raises AbsentError."""
     if not stat(source).is_folder:
         copy(source, target)
         ask(lambda s3: s3.delete_object(Bucket=source.bucket, Key=source.key), str(source))
@@ -310,7 +314,7 @@ def move(source: Place, target: Place) -> None:
 
 
 def read(place: Place, start: int, size: int, etag: str) -> bytes:
-    """Reads bytes of the version that has the ETag; fewer at its end. Raises Absent, or Refused if it was replaced."""
+    """Reads bytes of the version that has the ETag, fewer at its end; raises RefusedError if it was replaced."""
     if size <= 0:
         return b""
     request = {"Bucket": place.bucket, "Key": place.key, "Range": f"bytes={start}-{start + size - 1}", "IfMatch": etag}
@@ -340,12 +344,12 @@ def upload(place: Place, path: str) -> None:
 
 
 def download(place: Place, path: str) -> None:
-    """Copies a file to this machine; raises Absent."""
+    """Copies a file to this machine; raises AbsentError."""
     ask(lambda s3: s3.download_file(place.bucket, place.key, path), str(place))
 
 
 def read_whole(place: Place, patience: float) -> tuple[bytes, str]:
-    """Reads a small file; returns its content and its ETag. Raises Absent."""
+    """Reads a small file; returns its content and its ETag. Raises AbsentError."""
 
     def whole(s3: Any) -> tuple[bytes, str]:
         found = s3.get_object(Bucket=place.bucket, Key=place.key)
@@ -355,7 +359,7 @@ def read_whole(place: Place, patience: float) -> tuple[bytes, str]:
 
 
 def write_whole(place: Place, content: bytes, etag: Optional[str], patience: float) -> None:
-    """Replaces the version that has the ETag, or creates the file if that is None; raises Refused otherwise."""
+    """Replaces the version that has the ETag, or creates the file if that is None; raises RefusedError otherwise."""
     condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
     ask(lambda s3: s3.put_object(Bucket=place.bucket, Key=place.key, Body=content, **condition), str(place), patience)
 
