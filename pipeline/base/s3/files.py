@@ -7,12 +7,13 @@ import os
 import tempfile
 import threading
 import time
+from collections import OrderedDict
 
 from tfx_estimator.pipeline.base.s3 import store
 from tfx_estimator.pipeline.base.s3.store import Place
 
-# Bytes of the first request for a file, and of the largest: each next one doubles while a file is read in order.
-_FIRST, _LARGEST = 256 * 2**10, 8 * 2**20
+# Bytes of the first block of a file, which is often all of it, and of the others; and how many are kept.
+_FIRST, _BLOCK, _BLOCKS = 128 * 2**10, 2 * 2**20, 64
 # A file that stays open, such as TensorBoard's events, is published no more often than this.
 _FLUSH_SECONDS = 10.0
 
@@ -26,33 +27,53 @@ class OutOfRangeError(Exception):
 
 
 class Reader:
-    """Reads one version of a file: a file that is replaced meanwhile ends in an error, not in a mixture."""
+    """Reads one version of a file: one that is replaced meanwhile ends in an error, not in a mixture.
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    It is never closed, because C would call Python for that after Python's end. So those of the same version are one,
+    and their blocks are in one cache.
+    """
+
+    _known: dict[tuple[Place, str], Reader] = {}
+    _cache: OrderedDict[tuple[Reader, int], bytes] = OrderedDict()
+    _lock = threading.Lock()
+
+    def __init__(self, place: Place, size: int, etag: str) -> None:
+        self._place, self._size, self._etag = place, size, etag
+
+    @classmethod
+    def of(cls, place: Place) -> Reader:
+        """Returns the reader of a file's present version; raises AbsentError, or RefusedError for a folder."""
         found = store.stat(place)
         if found.is_folder:
             raise store.RefusedError("IsFolder", 412, f"{place} is a folder")
-        self._size, self._etag = found.size, found.etag
-        self._start, self._block, self._next = 0, b"", _FIRST
-        self._lock = threading.Lock()
+        return cls._known.setdefault((place, found.etag), cls(place, found.size, found.etag))
 
     def read(self, start: int, size: int) -> bytes:
         """Reads bytes; fewer at the end of the file."""
-        size = max(0, min(size, self._size - start))
+        end = min(start + size, self._size)
+        parts = []
+        while start < end:
+            number = 0 if start < _FIRST else 1 + (start - _FIRST) // _BLOCK
+            first = 0 if number == 0 else _FIRST + (number - 1) * _BLOCK
+            block = self._block(number, first, min(_FIRST if number == 0 else first + _BLOCK, self._size))
+            parts.append(block[start - first : end - first])
+            start += len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _block(self, number: int, start: int, end: int) -> bytes:
+        key = (self, number)
         with self._lock:
-            end = self._start + len(self._block)
-            if not (self._start <= start <= end):
-                self._start, self._block, self._next = start, b"", _FIRST
-                end = start
-            parts = [self._block[start - self._start : start - self._start + size]]
-            missing = size - len(parts[0])
-            if missing > 0:
-                length = min(max(missing, self._next), self._size - end)
-                self._start, self._block = end, store.read(self._place, end, length, self._etag)
-                self._next = min(2 * self._next, _LARGEST)
-                parts.append(self._block[:missing])
-        return b"".join(parts)
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        block = store.read(self._place, start, end - start, self._etag)
+        if len(block) != end - start:
+            raise store.RefusedError("Truncated", 0, f"{self._place}: {len(block)} of {end - start} bytes from {start}")
+        with self._lock:
+            self._cache[key] = block
+            if len(self._cache) > _BLOCKS:
+                self._cache.popitem(last=False)
+        return block
 
 
 class Writer:

@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,9 @@ _Pointer, _Text, _Status = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
 _Handle = ctypes.POINTER(ctypes.c_void_p)
 _Names = ctypes.POINTER(ctypes.c_void_p)
 
+# At the end of a process: seconds without a call of TensorFlow's threads, and the longest wait for that.
+_QUIET_SECONDS, _LONGEST_END_SECONDS = 0.05, 2.0
+
 logger = get_logger("s3")
 
 
@@ -54,7 +58,7 @@ _Cleanup = _function(None, _Handle)
 
 class _Reading(ctypes.Structure):
     _fields_ = [
-        ("cleanup", _Cleanup),
+        ("cleanup", _Pointer),
         ("read", _function(ctypes.c_int64, _Handle, ctypes.c_uint64, ctypes.c_size_t, _Pointer, _Status)),
     ]
 
@@ -168,13 +172,15 @@ class _Plugin:
         self._libc.malloc.argtypes, self._libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
         self._numbers = itertools.count(1)
         self._open: dict[int, Any] = {}
-        self._ended = False
+        self._readers: dict[Reader, int] = {}
+        self._ended, self._called = False, 0.0
 
     def register(self, call: Any) -> int:
         """Hands the tables to TensorFlow; returns its answer."""
         # Called when the process ends, after Python: a function of C that takes a pointer and does nothing.
         nothing = ctypes.cast(self._libc.labs, ctypes.c_void_p)
-        reading = self._table(_Reading, cleanup=self._forget, read=self._read)
+        reading = self._table(_Reading, read=self._read)
+        reading.cleanup = nothing
         writing = self._table(
             _Writing,
             cleanup=self._drop,
@@ -187,7 +193,7 @@ class _Plugin:
         mapping = _Mapping(nothing, nothing, nothing)
         system = self._table(
             _System,
-            new_random_access_file=lambda _, path, handle: self._hand_out(handle, Reader(_place(path))),
+            new_random_access_file=lambda _, path, handle: self._hand_out_reader(handle, Reader.of(_place(path))),
             new_writable_file=lambda _, path, handle: self._hand_out(handle, Writer(_place(path))),
             new_appendable_file=lambda _, path, handle: self._hand_out(handle, Writer(_place(path), appends=True)),
             create_dir=lambda _, path: _create(_place(path)),
@@ -233,9 +239,13 @@ class _Plugin:
         without = None if result is None else -1 if result is not ctypes.c_bool else False
         if kind is _Cleanup:
             return function
+        # Bound here: when Python ends, the names of a module go before C's last calls.
+        clock, unavailable, set_status = time.monotonic, _UNAVAILABLE, self._set_status
 
         def reporting(*arguments: Any) -> Any:
             if self._ended:
+                self._called = clock()
+                set_status(arguments[-1], unavailable, b"")
                 return without
             try:
                 return function(*arguments[:-1])
@@ -253,7 +263,11 @@ class _Plugin:
         for file in list(self._open.values()):
             if isinstance(file, Writer):
                 file.drop()
-        self._ended = True
+        self._ended, ending = True, time.monotonic()
+        # Threads of C that read on: each must have had its error before Python ends, which would never return to it.
+        self._called = ending
+        while time.monotonic() < min(self._called + _QUIET_SECONDS, ending + _LONGEST_END_SECONDS):
+            time.sleep(0.01)
 
     def _report(self, status: int, code: int, message: str) -> None:
         self._set_status(status, code, message.encode())
@@ -266,8 +280,10 @@ class _Plugin:
     def _file(self, handle: Any) -> Any:
         return self._open[handle[0]]
 
-    def _forget(self, handle: Any) -> None:
-        self._open.pop(handle[0], None)
+    def _hand_out_reader(self, handle: Any, reader: Reader) -> None:
+        number = self._readers.setdefault(reader, next(self._numbers))
+        self._open[number] = reader
+        handle[0] = number
 
     def _drop(self, handle: Any) -> None:
         file = self._open.pop(handle[0], None)

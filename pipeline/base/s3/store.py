@@ -26,6 +26,7 @@ _REMOVED_AT_ONCE = 1000
 # Of 1, one server makes an error.
 _ANY = 2
 _THROTTLED = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout"}
+_NOT_IMPLEMENTED = 501
 _ABSENT = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
 
 logger = get_logger("s3")
@@ -162,7 +163,7 @@ def _refusal(error: BaseException, what: str) -> Optional[RefusedError]:
     if isinstance(error, exceptions.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        if status >= 500 or status == 429 or code in _THROTTLED:
+        if (status >= 500 and status != _NOT_IMPLEMENTED) or status == 429 or code in _THROTTLED:
             return None
         return (AbsentError if code in _ABSENT else RefusedError)(code, status, f"{what}: {error}")
     if isinstance(error, (exceptions.HTTPClientError, exceptions.IncompleteReadError, OSError)):
@@ -302,14 +303,18 @@ def copy(source: Place, target: Place, size: Optional[int] = None) -> None:
 
 
 def move(source: Place, target: Place) -> None:
-    """Moves a file or, not atomically, a folder: its inner folders first, as those of a SavedModel. Raises AbsentError."""
+    """Moves a file or, not atomically, a folder, whose inner folders come first; raises AbsentError."""
     if not stat(source).is_folder:
         copy(source, target)
         ask(lambda s3: s3.delete_object(Bucket=source.bucket, Key=source.key), str(source))
         return
     contents = sorted(listed(source, deep=True), key=lambda found: (-found[0].count("/"), found[0]))
     for name, size, _ in contents:
-        copy(Place(source.bucket, source.prefix + name), Place(target.bucket, target.prefix + name), size)
+        to = Place(target.bucket, target.prefix + name)
+        if to.key.endswith("/"):  # a folder's marker, which some servers do not copy
+            make_folder(Place(to.bucket, to.key.rstrip("/")))
+        else:
+            copy(Place(source.bucket, source.prefix + name), to, size)
     remove_tree(source)
 
 
@@ -365,6 +370,13 @@ def write_whole(place: Place, content: bytes, etag: Optional[str], patience: flo
 
 
 def remove_if(place: Place, etag: str, patience: float) -> None:
-    """Removes the version that has the ETag; keeps another one, but for the moment between two requests."""
-    if ask(lambda s3: s3.head_object(Bucket=place.bucket, Key=place.key), str(place), patience)["ETag"] == etag:
-        ask(lambda s3: s3.delete_object(Bucket=place.bucket, Key=place.key), str(place), patience)
+    """Removes the version that has the ETag; raises AbsentError, or RefusedError if there is another one."""
+    named = {"Bucket": place.bucket, "Key": place.key}
+    if ask(lambda s3: s3.head_object(**named), str(place), patience)["ETag"] != etag:
+        raise RefusedError("PreconditionFailed", 412, f"{place} has changed")
+    try:
+        ask(lambda s3: s3.delete_object(**named, IfMatch=etag), str(place), patience)
+    except RefusedError as error:
+        if error.status != _NOT_IMPLEMENTED:
+            raise
+        ask(lambda s3: s3.delete_object(**named), str(place), patience)
