@@ -48,6 +48,7 @@ def _transformed(rows, preprocessing_fn, folder):
     return made, [output.vocabulary_by_name(name) for name in names], domains
 
 
+@pytest.mark.long
 def test_the_places_are_those_of_transforms_own_vocabularies(rows, tmp_path, monkeypatch):
     # Counted in many parts.
     monkeypatch.setattr(words, "_HELD", 150)

@@ -76,6 +76,7 @@ def _run(folder: Path) -> tuple[dict[str, str], list[str]]:
     return {node: run.state for node, run in result.runs.items()}, [each.producer_component_id for each in channels]
 
 
+@pytest.mark.long
 def test_each_day_is_read_once_and_compared_with_the_day_before(tmp_path):
     for day in (1, 2, 3):
         _write(tmp_path, day)

@@ -92,6 +92,7 @@ def _share(column: str, share: float, value: Any = "") -> Callable[[int, _Row], 
     return lambda number, row: row.update({column: value} if number % 100 < 100 * share else {})
 
 
+@pytest.mark.long
 def test_the_schema_of_the_first_rows_is_kept_and_later_rows_are_checked_against_it(days):
     assert set(days.run().values()) == {"ran"}
     text = days.schema.read_text()

@@ -90,6 +90,7 @@ def whole(kept: Path, digits: Any, settings: Any, tmp_path_factory: pytest.TempP
     return _kept_variables(run), served, run
 
 
+@pytest.mark.long
 def test_training_goes_on_from_the_kept_step(whole: Any, kept: Path, digits: Any) -> None:
     variables, served, run = whole
     assert [step for step, _ in read_losses(run.uri)] == list(range(KEPT + 1, LAST + 1))

@@ -222,6 +222,7 @@ def run_fn(fn_args):
 """
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
 def test_a_module_that_imports_keras_trains_and_exports(fresh_tasks, training, tmp_path):

@@ -68,6 +68,7 @@ def estimate(cli):
     return run
 
 
+@pytest.mark.long
 def test_the_costs_of_a_network_and_the_memory_of_its_training(fresh_tasks, estimate, training, settings):
     # A forked task starts with the memory of its parent, which depends on earlier forks.
     # The batch is large, so that the estimate outweighs a process's base memory.

@@ -113,6 +113,7 @@ def test_weights_that_are_only_rounding_are_excluded_and_listed(half: Any, keras
     assert max(proof.next_steps.values()) <= 1e-4
 
 
+@pytest.mark.long
 @needs_keras_3
 @pytest.mark.equivalence
 def test_gradients_of_repeated_embedding_rows_are_summed(half: Any, keras3: Keras3, tmp_path: Path) -> None:

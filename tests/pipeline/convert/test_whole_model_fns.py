@@ -118,6 +118,7 @@ def test_another_network_is_refused_with_the_line_for_the_map(half: Any, runs_on
     assert not list(tmp_path.glob("*convert*"))
 
 
+@pytest.mark.long
 @pytest.mark.equivalence
 def test_a_schedule_must_be_declared_and_dropout_must_be_the_same(half: Any, runs_once: None, tmp_path: Path) -> None:
     decayed = {"name": "adam", "learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
@@ -145,6 +146,7 @@ def test_a_schedule_must_be_declared_and_dropout_must_be_the_same(half: Any, run
     assert (declared.train_steps, declared.warm_start.step, declared.warm_start.resume) == (END, HALF, True)
 
 
+@pytest.mark.long
 @pytest.mark.equivalence
 def test_the_moving_averages_of_a_model_fn_with_dropout_continue(half: Any, tmp_path: Path) -> None:
     params = {"filters": [4, 4], "units": 16, "rate": 0.4}
@@ -173,6 +175,7 @@ def test_the_moving_averages_of_a_model_fn_with_dropout_continue(half: Any, tmp_
         assert not np.allclose(keras[place], stored[place], atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.equivalence
 def test_moving_averages_that_the_estimator_serves_are_those_of_model_keras(half: Any, tmp_path: Path) -> None:
     trained, output = half(model=f"{MODULE}:averaged", params={"update": "adam"}), tmp_path / "converted"

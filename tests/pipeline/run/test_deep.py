@@ -167,6 +167,7 @@ def trainer_fn(fn_args, schema):
 """
 
 
+@pytest.mark.long
 def test_a_served_signature_that_the_evaluator_cannot_call_is_reported(deep):
     stderr = deep(4, trainer="module_file: images.py", images=OF_IMAGES).err
     assert "could not call the served signature `serving_default`, which takes images: float32 (None, 28," in stderr
@@ -203,6 +204,7 @@ def test_a_metric_of_a_class_without_a_score_is_reported(deep, tmp_path, binariz
         assert "evaluated is `logistic` (" in output.out
 
 
+@pytest.mark.long
 def test_tensors_that_several_replicas_cannot_share_are_reported_before_ingestion(deep):
     tutorial = (EXAMPLES / "multi-worker-tutorial" / "tutorial.py").read_text()
     batches = "return examples.batch(BATCH_SIZE)"

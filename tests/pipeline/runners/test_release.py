@@ -55,6 +55,7 @@ _TUNE = "tune={max_trials: 2, ranges: {'trainer.optimizer.learning_rate': [0.001
 _CHECKS_FIRST = ([*entry.COMMAND], ["python", "-m", ENTRY])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_step_of_this_project_checks_the_release(target):
     more = (_TUNE, *OF_TARGET[target])

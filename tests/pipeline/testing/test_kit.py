@@ -34,6 +34,7 @@ def run_tests(project: Path, *arguments: str, **variables: str) -> Any:
     return run_python("-m", "pytest", *given, "test_mine.py", cwd=project, **variables)
 
 
+@pytest.mark.long
 def test_code_without_a_fault_passes_and_writes_in_its_folder_only(tmp_path: Path, temporary_of_session: Path) -> None:
     project = copy_example("tested", tmp_path)
     before = set(temporary_of_session.iterdir())

@@ -60,6 +60,7 @@ def test_replicas_with_whole_batches_are_right_if_they_equal_one_device_with_one
     check({case: result for case, (result, _) in found.items()}, {}, wrong)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 def test_an_apply_gradients_that_adds_up_no_gradients_gets_those_of_all_replicas(codes):

@@ -198,6 +198,7 @@ def test_layers_that_meet_weighted_examples_and_penalties_go_over(
     assert proof.draws == dict.fromkeys(("estimator", "keras"), 2 if function is penalties else 0)
 
 
+@pytest.mark.long
 def test_the_model_returns_what_is_predicted(tmp_path: Path) -> None:
     estimator(price, tmp_path).train(input_fn, steps=5)
     proof = convert(estimator(price, tmp_path), input_fn, eval_fn, str(tmp_path / "converted"), "keras2")

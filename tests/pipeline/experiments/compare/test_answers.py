@@ -93,6 +93,7 @@ def test_measured_metrics_are_right():
     assert two == {"precision": pytest.approx(2 / 3)}
 
 
+@pytest.mark.long
 def test_a_metric_that_fails_does_not_prevent_the_others():
     labels, scores = np.array([0, 1, 2]), np.eye(3, dtype=np.float32)
     fits, not_this = {"name": "Precision", "binarize": ["b"]}, {"name": "Precision", "binarize": ["z"]}
