@@ -27,7 +27,7 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _AVERAGES = ("moving_mean", "moving_variance")
 _MOST_NAMES = 8
 _FILES = "its .index file and each of its .data files, as they were written"
-_SAVE_NAMES = "it has no names, only the places of layers, which a tf.keras.Model finds: save_weights('FILE.h5') keeps the names; "
+_SAVE_NAMES = "a file of this format tells a tf.keras.Model alone: save_weights('FILE.h5') keeps the names; "
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -72,19 +72,9 @@ def match(
     own = _own_scope(shapes)
     inside = {name: key for name, key in keys.items() if name.startswith(part) or key.startswith(part)}
     aligned = _aligned({name: key for name, key in (inside or keys).items() if key in stored}, shapes, part)
-    outer = {
-        _name(each): "/".join(path) for model in models for path, layer in layers_of(model) for each in layer.weights
-    }
-    outside = []
-    if part and not inside:
-        begun = [
-            name
-            for name in shapes
-            if any(each.startswith(part) for each in (name, name.removeprefix(own), outer.get(name, "")))
-        ]
-        if not begun:
-            raise _no_part(part, source, [name.removeprefix(own) for name in shapes], keys)
-        outside = [name for name in shapes if name not in begun]
+    outside = _outside(part, shapes, own, models) if part and not inside else []
+    if len(outside) == len(shapes):
+        raise _no_part(part, source, [name.removeprefix(own) for name in shapes], keys or stored)
     wanted = {name: shape for name, shape in shapes.items() if not _is_any(name, exclude, own) and name not in outside}
     found = {name: aligned[name] for name in wanted if name in aligned}
     other = {name: stored[key] for name, key in found.items() if list(stored[key]) != list(wanted[name])}
@@ -94,8 +84,8 @@ def match(
             f"trainer.warm_start.weights: {name} is {list(wanted[name])} in the model, and {list(shape)} in {source}"
             + (f"; and {len(other) - 1} more differ" if len(other) > 1 else ""),
             expected="variables of the same shapes",
-            todo=f"leave out what is new: exclude: [{name.removeprefix(own).rpartition('/')[0] or name}/*]; or name the "
-            "part that is meant by prefix",
+            todo=f"leave out what is new: exclude: [{name.removeprefix(own).rpartition('/')[0] or name}/*]; or name by "
+            "prefix the part that is meant",
         )
     taken = {name: key for name, key in found.items() if name not in other}
     with _reading(source):
@@ -140,6 +130,21 @@ def _names_in(reader: Any, stored: Mapping[str, Any]) -> dict[str, str]:
     named = {(each.full_name, each.checkpoint_key) for node in nodes for each in node.attributes if each.full_name}
     times = collections.Counter(name for name, _ in named)
     return {name: key for name, key in named if times[name] == 1}
+
+
+def _outside(part: str, names: Iterable[str], own: str, models: Sequence[tf.keras.Model]) -> list[str]:
+    """Returns the names of a model's variables that do not begin with the part that is meant.
+
+    Keras's names of variables leave out the models that contain a layer; here these may be named.
+    """
+    inner = {
+        _name(each)
+        for model in models
+        for path, layer in layers_of(model)
+        if any("/".join([*path[place:], ""]).startswith(part) for place in range(len(path)))
+        for each in layer.weights
+    }
+    return [name for name in names if not (name in inner or name.startswith((part, own + part)))]
 
 
 def _no_part(part: str, source: str, names: Sequence[str], stored: Iterable[str]) -> UserCodeError:
@@ -208,7 +213,8 @@ def _check_patterns(patterns: Sequence[str], names: Sequence[str], stored: Itera
 def _aligned(keys: Mapping[str, str], shapes: Mapping[str, Any], part: str = "") -> dict[str, str]:
     """Returns the checkpoint's keys by the model's names.
 
-    The part that is meant may begin the names of one of the two only. An Estimator's graph prefixes the layers' names with the name of the whole model, and Keras does not.
+    An Estimator's graph prefixes the layers' names with the name of the whole model, and Keras does not. `part` may
+    begin the names of one of the two only.
     """
     options = [dict(keys)]
     if part:

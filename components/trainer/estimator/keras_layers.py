@@ -42,10 +42,10 @@ def freeze(estimator: tf.estimator.Estimator, patterns: Sequence[str], report: C
                 spec = model_fn(*args, **kwargs)
         finally:
             _FREEZER.reset(token)
-        told = freezer.check()
+        # The other replicas get the variables of the first.
         context = tf.distribute.get_replica_context()
-        if context is None or context.replica_id_in_sync_group == 0:
-            report(told)
+        if context is None or tf.get_static_value(context.replica_id_in_sync_group) == 0:
+            report(freezer.check())
         return spec
 
     # An Estimator reads its arguments.

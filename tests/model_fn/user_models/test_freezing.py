@@ -63,11 +63,6 @@ def test_a_pattern_that_matches_nothing_is_refused(pattern):
     assert pattern != "first/kernels" or caught.value.todo == "did you mean `first/kernel`?"
 
 
-def by_collection(hidden):
-    optimizer = v1.train.AdamOptimizer(0.1)
-    return lambda loss, step: optimizer.minimize(loss, step)
-
-
 def model_fn(optimizer: str):
     """A base of Keras, a layer of TensorFlow 1 and a variable of its own, trained by one of many optimizers."""
 
@@ -123,9 +118,9 @@ def test_a_model_fn_of_any_optimizer_leaves_them(tmp_path, optimizer):
     frozen = {"v1/dense/kernel", "v1/dense/bias", "scope/factor"}
     frozen |= {name for name in after if name.startswith(("first/", "norm/", "second/")) and name.count("/") == 1}
     assert len(frozen) == 11
-    for name, value in before.items():
+    for name in (name for name in before if not name.startswith("Adam")):
         # TensorFlow 1's normalisation follows its own `training`.
-        assert np.array_equal(after[name], value) is (name in frozen), name
+        assert np.array_equal(after[name], before[name]) is (name in frozen), name
     assert told == ["trainer.freeze: 9 of 11 variables are not trained"]
     # Neither have they slots.
     assert not [name for name in after if any(name.startswith(f"{each}/") for each in frozen)]

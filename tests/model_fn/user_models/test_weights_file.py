@@ -33,7 +33,7 @@ class Towers(tf.keras.Model):
     """A subclassed model, with layers in a list, in a dict and within a layer."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(name="towers")
         self.towers = [layers.Dense(8, name="left"), tf.keras.Sequential([layers.Dense(8, name="right")])]
         self.heads = {"one": layers.Dense(8, name="head_one"), "two": layers.Dense(8, name="head_two")}
         self.norm = layers.BatchNormalization(name="between")
