@@ -33,8 +33,7 @@ def freeze(estimator: tf.estimator.Estimator, patterns: Sequence[str], report: C
 
     @functools.wraps(model_fn)
     def frozen(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("mode", ModeKeys.TRAIN) != ModeKeys.TRAIN:
-            return model_fn(*args, **kwargs)
+        # In every mode: a model_fn that makes its optimizer in each shall find the slots that the training has.
         freezer = Freezer(patterns)
         token = _FREEZER.set(freezer)
         try:
@@ -42,9 +41,9 @@ def freeze(estimator: tf.estimator.Estimator, patterns: Sequence[str], report: C
                 spec = model_fn(*args, **kwargs)
         finally:
             _FREEZER.reset(token)
+        context, trains = tf.distribute.get_replica_context(), kwargs.get("mode", ModeKeys.TRAIN) == ModeKeys.TRAIN
         # The other replicas get the variables of the first.
-        context = tf.distribute.get_replica_context()
-        if context is None or tf.get_static_value(context.replica_id_in_sync_group) == 0:
+        if trains and (context is None or tf.get_static_value(context.replica_id_in_sync_group) == 0):
             report(freezer.check())
         return spec
 

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.components.trainer.user import transfers
+from tests.components.trainer.user import transfers, weights_given
 from tests.equivalence.conftest import read_weights
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 MIRRORED = {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}
 MOMENTUM = {"name": "momentum", "learning_rate": 0.01, "schedule": "constant", "weight_decay": 0.01}
-# The rate is 0 from the first step on.
-STILL = {"name": "momentum", "schedule": "piecewise", "boundaries": [1], "values": [0, 0]}
 BASE = "mobilenetv2_0.35_32"
 
 
@@ -42,7 +40,7 @@ def weights(train):
 
     def run(model: str, path: str, steps: int = 2, **section: Any) -> dict[str, np.ndarray]:
         section = {"optimizer": MOMENTUM, "global_batch_size": 16, "eval_steps": 1, **section}
-        _, run = train(path, steps, model=f"transfers:{model}", **section)
+        _, run = train(path, steps, model=model, **section)
         return {"/".join(name.split("/")[-2:]): value for name, value in read_weights(run.uri).items()}
 
     return run
@@ -54,22 +52,46 @@ def unmoved(found: dict[str, np.ndarray], given: dict[str, np.ndarray]) -> set[s
     return {name for name, value in given.items() if np.array_equal(found[name], value)}
 
 
+SMALL = {"model": "weights_given:network", "params": {"way": "none", "frozen": False}, "freeze": ["base"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "strategy"),
+    [
+        ("keras", MIRRORED),
+        ("estimator", MIRRORED),
+        ("keras_custom_loop", {}),
+        pytest.param("keras", {"train": "multi_worker_mirrored:2"}, marks=pytest.mark.long),
+        pytest.param("estimator", {"train": "multi_worker_mirrored:2"}, marks=pytest.mark.long),
+        pytest.param("estimator", {"train": "parameter_server:2"}, marks=pytest.mark.long),
+    ],
+)
+def test_a_frozen_part_stays_as_its_file_is_under_a_strategy(weights, tmp_path, path, strategy):
+    weights_given.write(str(tmp_path))
+    start = {"weights": str(tmp_path / "base.weights.h5")}
+    found = weights(path=path, warm_start=start, distribution={**strategy, "max_restarts": 0}, **SMALL)
+    given = weights_given.weights()
+    assert unmoved(found, given) == given.keys()
+    assert np.abs(found["logits/kernel"] - 1).max() > 0
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "model", "form"),
     [
         ("keras", "network", "v3"),
         ("estimator", "network", "v2"),
         ("estimator", "model_fn", "v3"),
-        pytest.param("keras_custom_loop", "network", "v2", marks=pytest.mark.long),
-        pytest.param("keras", "compiled", "archive", marks=pytest.mark.long),
-        pytest.param("estimator", "network", "v3", marks=pytest.mark.long),
-        pytest.param("estimator", "model_fn", "v2", marks=pytest.mark.long),
+        ("keras_custom_loop", "network", "v2"),
+        ("keras", "compiled", "archive"),
+        ("estimator", "network", "v3"),
+        ("estimator", "model_fn", "v2"),
     ],
 )
 def test_a_frozen_application_stays_as_its_file_is_and_the_head_trains(weights, files, caplog, path, model, form):
     caplog.set_level("INFO", "absl.tfx_estimator")
     paths, given = files
-    found = weights(model, path, warm_start={"weights": paths[form]}, freeze=[BASE])
+    found = weights(f"transfers:{model}", path, warm_start={"weights": paths[form]}, freeze=[BASE])
     # Also the averages of its normalisations.
     assert unmoved(found, given) == given.keys()
     assert np.abs(found["head/bias"]).max() > 0
