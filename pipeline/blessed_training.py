@@ -39,7 +39,7 @@ class BlessedTraining:
     @property
     def goes_on(self) -> dict[str, str]:
         """The entries of `Settings.goes_on`."""
-        return {"checkpoint": self.weights.prefix, "folder": self.folder, "transform_graph": self.transform_graph}
+        return {"checkpoint": self.weights.source, "folder": self.folder, "transform_graph": self.transform_graph}
 
 
 def find_blessed(database: str, name: str, table: Mapping[str, Any], before: int) -> Optional[BlessedTraining]:
@@ -74,7 +74,7 @@ def find_blessed(database: str, name: str, table: Mapping[str, Any], before: int
         weights = WarmStart(checkpoint=place)
         graph = made[_INPUT, "transform_graph"][0].uri
         # Its files may have been removed.
-        if weights.prefix and os.path.isdir(graph):
+        if weights.source and os.path.isdir(graph):
             return BlessedTraining(weights, os.path.relpath(checkpoints.folder_of(model_run), model_run), graph, day)
     return None
 

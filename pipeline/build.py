@@ -108,7 +108,7 @@ def create_pipeline(
         blessed = find_blessed(folders.metadata, declaration.name, dataclasses.asdict(task), days[-1])
     # Other weights in the same file result in another model.
     begins = blessed.weights if blessed else trainer.warm_start
-    weights = [begins.fingerprint()] if begins and begins.prefix else []
+    weights = [begins.fingerprint()] if begins and begins.source else []
     # Shared by the Tuner's trials and the Trainer.
     training = {
         "examples": transform_graph.outputs["transformed_examples"] if ingested.is_table else examples,

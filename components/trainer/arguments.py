@@ -148,7 +148,7 @@ def _read_warm_start(given: Any, read: dict[str, Any], component: str) -> WarmSt
     """Parses it, with absolute paths: training has another working directory than the pipeline's definition."""
     argument = Argument(("warm_start",), component, *_WARM_START)
     section = read_section(given, WarmStart, ("trainer", "warm_start"), argument)
-    paths = {key: path for key in ("checkpoint", "model") if (path := getattr(section, key))}
+    paths = {key: path for key in ("weights", "checkpoint", "model") if (path := getattr(section, key))}
     section = section.copy(update={key: _absolute(path) for key, path in paths.items()})
     trainer = TrainerSection(warm_start=section, distribution=read.get("distribution", {}))
     if problems := list(broken(WARM_START, Case.of_trainer(trainer))):

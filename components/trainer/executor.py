@@ -175,9 +175,9 @@ def _resume(training_dir: str, settings: Settings, transform_graph: str) -> None
     if warm_start is None or checkpoints.last_step(training_dir) is not None:
         return
     # If it is missing, each task reports that.
-    if warm_start.resume and warm_start.prefix:
-        checkpoints.adopt(warm_start.prefix, training_dir)
-        logger.info(f"training resumes from {warm_start.prefix}")
+    if warm_start.resume and warm_start.source:
+        checkpoints.adopt(warm_start.source, training_dir)
+        logger.info(f"training resumes from {warm_start.source}")
     if warm_start.blessed and not settings.goes_on:
         text = "training begins with initial weights: no blessed model of an earlier day, with these classes, is here"
         logger.info(text, extra=STAYS)

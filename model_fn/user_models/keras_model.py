@@ -210,7 +210,7 @@ def require_trainable(model: tf.keras.Model) -> None:
     if model.trainable_variables:
         return
     count = len(model.weights)
-    frozen = f"all {count} are frozen, by trainable=False" if count else "it has none"
+    frozen = f"all {count} are frozen, by trainable=False or trainer.freeze" if count else "it has none"
     raise UserCodeError(
         f"trainer.model: no variable of the network is trainable: {frozen}: each step would leave it as it is",
         expected="a layer with trainable weights, such as a Dense(num_classes) behind a frozen part",

@@ -125,9 +125,9 @@ def run(args: argparse.Namespace) -> int:
         loaded.make_importable()
     else:
         loader.install([os.getcwd()])
-    if WarmStart(checkpoint=os.path.expanduser(args.source)).prefix:
+    if WarmStart(checkpoint=os.path.expanduser(args.source)).source:
         return _convert_model_dir(args, loaded, output)
-    if WarmStart(model=os.path.expanduser(args.source)).prefix:
+    if WarmStart(model=os.path.expanduser(args.source)).source:
         raise DeclarationError(
             f"{one_line(args.source)} is a SavedModel, which does not contain the network's code",
             expected="a run; or --to graph, which needs no code",

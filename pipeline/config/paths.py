@@ -25,6 +25,7 @@ PATHS: tuple[Path, ...] = (
     ("trainer", "module_file"),
     ("trainer", "warm_start", "checkpoint"),
     ("trainer", "warm_start", "model"),
+    ("trainer", "warm_start", "weights"),
     ("transform", "files"),
     ("transform", "module_file"),
     ("pusher", "destination"),

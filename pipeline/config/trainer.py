@@ -66,6 +66,9 @@ class TrainerSection(Section):
         "or `balanced`, which gives every class the same total weight",
     )
     warm_start: Optional[WarmStart] = Field(None, "initial weights, from another training")
+    freeze: tuple[str, ...] = Field(
+        (), "variables that are not trained, by patterns of their names, or of their layers': ['base/*', 'block_1_*']"
+    )
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
         "float32", "dtype of the network in training; variables, loss, evaluation and serving stay float32"
     )

@@ -15,11 +15,14 @@ _SERVING = "Format-Serving"
 _VARIABLES = os.path.join("variables", "variables")
 _LATEST = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
 _BLOCK = 2**20
+# How the files of Keras begin: HDF5, and the zip archive of `.keras`.
+_OF_KERAS = (b"\x89HDF\r\n\x1a\n", b"PK\x03\x04")
 
 
 class WarmStart(Section):
-    """Weights of another training. Exactly one of `checkpoint`, `model` and `blessed`."""
+    """Weights of another training. Exactly one of `weights`, `checkpoint`, `model` and `blessed`."""
 
+    weights: Optional[str] = Field(None, "a file that Keras's save_weights or save wrote: .weights.h5, .h5 or .keras")
     checkpoint: Optional[str] = Field(None, "a checkpoint's path without .index, or a folder, for its latest")
     model: Optional[str] = Field(None, "a SavedModel, a run's model, or a folder of pushed models, for its newest")
     blessed: Optional[Literal["latest"]] = Field(
@@ -33,11 +36,16 @@ class WarmStart(Section):
         "takes those with the feature's name in theirs",
     )
     exclude: tuple[str, ...] = Field((), "variables to initialize anew, by patterns of their names: ['logits/*']")
+    prefix: str = Field(
+        "", "load only variables whose names begin with it, in the file or else in the model: 'base/', 'block_1'"
+    )
     resume: bool = Field(False, "resume at the checkpoint's step, with the optimizer's slots")
 
     @property
-    def prefix(self) -> str:
-        """The checkpoint prefix that TensorFlow reads; empty if there are no weights."""
+    def source(self) -> str:
+        """The prefix of the checkpoint that TensorFlow reads, or the file of Keras; empty if there are no weights."""
+        if self.weights is not None:
+            return self.weights if _is_of_keras(self.weights) else ""
         if self.checkpoint is not None:
             return _checkpoint(self.checkpoint)
         return _model(self.model or "")
@@ -45,18 +53,27 @@ class WarmStart(Section):
     @property
     def step(self) -> int:
         """The checkpoint's step, from its name; -1 if that has none."""
-        step = self.prefix.rpartition("-")[2]
+        step = self.source.rpartition("-")[2]
         return int(step) if step.isdigit() else -1
 
     def fingerprint(self) -> str:
         """Returns the hash of the weights, independent of their path, for the cache key."""
-        found, prefix = hashlib.sha256(), Path(self.prefix)
-        for file in sorted(prefix.parent.glob(f"{prefix.name}.*")):
-            found.update(file.name.removeprefix(prefix.name).encode())
+        found, source = hashlib.sha256(), Path(self.source)
+        files = [source] if self.weights else sorted(source.parent.glob(f"{source.name}.*"))
+        for file in files:
+            found.update(file.name.removeprefix(source.name).encode())
             with file.open("rb") as content:
                 while block := content.read(_BLOCK):
                     found.update(block)
         return found.hexdigest()
+
+
+def _is_of_keras(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(8).startswith(_OF_KERAS)
+    except OSError:
+        return False
 
 
 def _checkpoint(path: str) -> str:

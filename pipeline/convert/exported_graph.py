@@ -62,5 +62,5 @@ def _find(named: str) -> tuple[str, str]:
 
 
 def _saved_model(path: str) -> str:
-    prefix = WarmStart(model=path).prefix if path else ""
+    prefix = WarmStart(model=path).source if path else ""
     return str(Path(prefix).parents[1]) if prefix else ""

@@ -133,7 +133,7 @@ def require_estimator(name: str, settings: Settings) -> None:
 
 def of_checkpoint(run: Run, settings: Settings, inputs: Artifacts, checkpoint: str) -> Source:
     """Returns a training of the same model outside of the run, with the run's examples."""
-    prefix = WarmStart(checkpoint=checkpoint).prefix
+    prefix = WarmStart(checkpoint=checkpoint).source
     if not prefix:
         raise PipelineError(
             f"there is no checkpoint {checkpoint}", expected="one without its .index, or a folder", todo="name another"

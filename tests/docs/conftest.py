@@ -40,6 +40,8 @@ def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the page's files and the data that it mentions."""
     tables = {"labels.csv": "image,label,split\n", "data/day-1/rows.csv": "shop,bought\na,1\nb,0\na,0\n"}
     write_files(tmp_path, {**page.files, **dict.fromkeys(_DATA, ""), **_CONVERTED, **tables})
+    # The beginning of an HDF5 file.
+    (tmp_path / "mobilenet_v2_notop.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
     for shade, (name, size) in enumerate(_PETS.items()):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", size, (shade, 0, 0)).save(tmp_path / name)

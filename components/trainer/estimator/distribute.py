@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
+import os
+import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator import patches
+from tfx_estimator.components.trainer.estimator.keras_layers import note_models, noted_models
 from tfx_estimator.components.trainer.user_input.shared_batches import SEED
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.bridge.tpu import WithoutTpu
-from tfx_estimator.model_fn.user_models.warm_start import Matched, match, of_graph, shape_of
+from tfx_estimator.model_fn.user_models.warm_start import Matched, match, of_graph, read_weights, shape_of
+from tfx_estimator.model_fn.user_models.weights_file import write_checkpoint
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
@@ -101,6 +107,7 @@ class _Deferred(tf.estimator.WarmStartSettings):
     section: WarmStart
     report: Callable[[Matched], None]
     own: Any
+    folder: str
 
     def __iter__(self) -> Iterator[Any]:
         if self.own is not None:
@@ -109,10 +116,17 @@ class _Deferred(tf.estimator.WarmStartSettings):
         collections = tf.compat.v1.global_variables(), tf.compat.v1.trainable_variables()
         variables = of_graph(*collections)
         shapes = {name: shape_of(parts) for name, parts in variables.items()}
-        matched = match(self.ckpt_to_initialize_from, shapes, self.section.exclude)
+        source, section = self.ckpt_to_initialize_from, self.section
+        matched = match(source, shapes, section.exclude, part=section.prefix, models=noted_models())
         self.report(matched)
+        if section.weights:
+            # In the training's folder, which parameter servers read as well.
+            folder = os.path.join(self.folder, f"weights-{uuid.uuid4().hex}")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            source, reader = os.path.join(folder, "weights"), read_weights(source)
+            write_checkpoint(source, {key: reader.get_tensor(key) for key in matched.keys.values()})
         wanted = [_inner(part) for name in matched.keys for part in variables[name]]
-        return iter((self.ckpt_to_initialize_from, wanted, None, matched.keys))
+        return iter((source, wanted, None, matched.keys))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Deferred:
         """Returns itself: in a cluster TensorFlow copies the Estimator; copying a tuple would unpack it too early."""
@@ -130,6 +144,9 @@ def warm_start(estimator: tf.estimator.Estimator, section: WarmStart, report: Ca
     Args:
         report: Called with the matched variables.
     """
-    settings = _Deferred(section.prefix, vars_to_warm_start=".*")
+    settings = _Deferred(section.source, vars_to_warm_start=".*")
     settings.section, settings.report, settings.own = section, report, estimator._warm_start_settings
+    settings.folder = estimator.model_dir
+    if section.weights:
+        note_models()
     estimator._warm_start_settings = settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -14,6 +14,7 @@ from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.components.trainer.task.user_code import call_network
 from tfx_estimator.model_fn.user_models.checks import refuse_own_methods
+from tfx_estimator.model_fn.user_models.freezing import freeze
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights, keep, watching
 from tfx_estimator.model_fn.user_models.keras_model import build, is_compiled, require_trainable
 from tfx_estimator.model_fn.user_models.probabilities import refuse_probabilities
@@ -91,7 +92,7 @@ def call_first(function: Callable, section: TrainerSection, num_classes: int, sp
             return FirstCall(failure=error)
         if not isinstance(model, tf.keras.Model):
             return FirstCall()
-        return FirstCall(given=_check(model, made.changed(), spec))
+        return FirstCall(given=_check(model, made.changed(), spec, section.freeze))
 
 
 def _computed(compute: Callable[[], Any]) -> Any:
@@ -105,7 +106,9 @@ def _computed(compute: Callable[[], Any]) -> Any:
         return compute()
 
 
-def _check(network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any]) -> Optional[GivenWeights]:
+def _check(
+    network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any], patterns: Sequence[str]
+) -> Optional[GivenWeights]:
     """Checks a network as the Keras paths do, and keeps the weights that were loaded into it."""
     refuse_compiled(network)
     refuse_own_methods(network)
@@ -118,6 +121,8 @@ def _check(network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any]) 
         logger.debug(f"{network.name} cannot be called outside of a graph", exc_info=True)
         return None
     refuse_probabilities(network, outputs)
+    # Before they are kept, in the order that they will have.
+    freeze(network, patterns)
     require_trainable(network)
     return keep(network, changed)
 

@@ -15,12 +15,12 @@ from tfx.utils import io_utils, path_utils
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
-from tfx_estimator.components.trainer.estimator import evaluation, patches
+from tfx_estimator.components.trainer.estimator import evaluation, keras_layers, patches
 from tfx_estimator.components.trainer.estimator.distribute import distribute, warm_start
 from tfx_estimator.components.trainer.estimator.training import train_and_evaluate
 from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, REPLICA_CHECK, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, REPLICA_CHECK, TaskSpec
 from tfx_estimator.components.trainer.replica_check import check as replica_check
 from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN, SETTINGS_KEY
 from tfx_estimator.components.trainer.task.user_code import function_of, make_fn_args, tell, warm_start_of
@@ -69,6 +69,8 @@ def run(context: TaskContext) -> None:
         # Not the strategy's own option: with that TensorFlow keeps a thread per collective until the timeout.
         step_timeout=distribution.train.timeout_seconds if synchronous else None,
     )
+    if patterns := context.settings.section.freeze:
+        keras_layers.freeze(spec["estimator"], patterns, functools.partial(_notice, context))
     # A training that resumes no longer needs the source of its warm start.
     if spec["estimator"].latest_checkpoint() is None and (declared := warm_start_of(context)):
         warm_start(spec["estimator"], declared, functools.partial(tell, context))
@@ -147,6 +149,11 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
             todo="set model_dir=fn_args.serving_model_dir, as in TFX's examples, in the Estimator or its RunConfig",
         )
     return spec
+
+
+def _notice(context: TaskContext, text: str) -> None:
+    if context.task.type == CHIEF:
+        context.progress.write(Event.WARMED, text=text)
 
 
 def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:

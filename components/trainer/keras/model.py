@@ -20,6 +20,7 @@ from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.table_networks import TableNetwork
 from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_own_methods, refuse_step_options
+from tfx_estimator.model_fn.user_models.freezing import freeze
 from tfx_estimator.model_fn.user_models.keras_model import (
     build,
     example,
@@ -47,6 +48,7 @@ class ModelMaker:
         function: Makes the network, in place of the declared one.
         head: The task.
         make_optimizer: Makes the declared optimizer, of a network that is not compiled.
+        tell: Called with the number of frozen variables, in words.
     """
 
     section: TrainerSection
@@ -56,6 +58,7 @@ class ModelMaker:
     function: Optional[Callable] = None
     head: Head = OF_CLASSES
     make_optimizer: Callable[..., DeclaredOptimizer] = DeclaredOptimizer
+    tell: Optional[Callable[[str], None]] = None
 
     @classmethod
     def of(
@@ -96,6 +99,10 @@ class ModelMaker:
             if not is_compiled(network):
                 require_scores(outputs, self.num_classes)
                 refuse_probabilities(network, outputs)
+        if self.trains and section.freeze:
+            frozen = freeze(network, section.freeze)
+            if self.tell:
+                self.tell(frozen)
         if not is_compiled(network) or type(network).train_step is tf.keras.Model.train_step:
             require_trainable(network)
         if is_compiled(network):

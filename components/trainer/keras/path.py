@@ -163,7 +163,8 @@ class _Task:
             # At least 2: with 1 Keras makes a function with a fixed number of steps. A parameter server's worker that
             # dies has its scheduled function repeated: one step.
             at_once = 1 if self._is_served else max(section.steps_per_execution, 2)
-            model = self._maker(section, trains=True).make_compiled(at_once)
+            maker = dataclasses.replace(self._maker(section, trains=True), tell=self._tell)
+            model = maker.make_compiled(at_once)
             sync = section.sync_every
             averaging = Averaging(model, strategy, sync.steps, sync.outer_momentum) if sync else None
         if self._task.type == CHIEF:
@@ -184,7 +185,7 @@ class _Task:
         )
         step = saver.restore(bool(self._context.settings.goes_on))
         if tf.train.latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
-            tell(self._context, warm_keras(model, begins.prefix, begins.exclude))
+            tell(self._context, warm_keras(model, begins.source, begins.exclude, begins.prefix))
             if averaging:
                 averaging.begin()
         if not step and isinstance(model, KeptClassifier) and self._task.type != DRY_RUN:
@@ -203,6 +204,10 @@ class _Task:
             self._drive(model, strategy, averaging, input_fn, watch)
         if watch.stopped and not is_over(self._task.stop_file):
             raise StoppedByRequestError
+
+    def _tell(self, text: str) -> None:
+        if self._task.type == CHIEF:
+            self._progress.write(Event.WARMED, text=text)
 
     def _notice(self, model: tf.keras.Model, replicas: int) -> None:
         """Reports notices about the model."""

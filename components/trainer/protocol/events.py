@@ -28,7 +28,7 @@ class Event(str, enum.Enum):
     STARTED = "started"  # pid; the strategy exists: the cluster is complete
     RUNNING = "running"  # the user's code (a run_fn, the replica check), which reports no progress
     SCALED = "scaled"  # text: the learning rate, scaled with the number of replicas
-    WARMED = "warmed"  # text: the initial weights
+    WARMED = "warmed"  # text: the initial weights, or how many stay as they are
     STAGED = "staged"  # text: how long the stages of a pipeline wait for each other
     # step, loss, `read_usage`; skipped_steps in float16; extra_steps of parameter servers; total in the first, if known
     STEP = "step"

@@ -148,9 +148,9 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
     if begins is not None and begins.blessed:
         # The training folder has its checkpoint already.
         return None
-    if begins is not None and not begins.prefix:
+    if begins is not None and not begins.source:
         raise UserCodeError(
-            f"trainer.warm_start: no weights are in {begins.checkpoint or begins.model}",
+            f"trainer.warm_start: no weights are in {begins.weights or begins.checkpoint or begins.model}",
             expected="the weights that were there when the pipeline was made, in a place that the training can read",
             todo="copy it there again, or name another",
         )

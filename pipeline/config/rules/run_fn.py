@@ -49,7 +49,7 @@ RUN_FN_DISTRIBUTION = given(
 
 def _does_itself(key: str, why: str, instead: str) -> Rule:
     todo = f"remove it, and {instead} inside the run_fn; or name a trainer_fn"
-    return Rule(f"trainer.{key}", lambda case: getattr(case.trainer, key) is not None, why, todo, depends=_MODULE_FILE)
+    return Rule(f"trainer.{key}", lambda case: bool(getattr(case.trainer, key)), why, todo, depends=_MODULE_FILE)
 
 
 # Likewise: rules of `trainer`.
@@ -58,6 +58,7 @@ TRAINS_ITSELF = (
     _does_itself("early_stopping", "a run_fn evaluates and stops by itself", "use Keras's EarlyStopping"),
     _does_itself("profile", "a run_fn runs its own steps", "call tf.profiler.experimental.start and stop"),
     _does_itself("warm_start", "a run_fn makes its own model and its initial weights", "load the weights"),
+    _does_itself("freeze", "a run_fn trains what it makes", "set trainable=False"),
 )
 
 RUN_FN = given(lambda case: case.is_run_fn, *RUN_FN_DISTRIBUTION, *TRAINS_ITSELF)

@@ -16,6 +16,8 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 
 _WARM, _EVALUATOR, _STEPS = "trainer.warm_start", "trainer.distribution.evaluator", "trainer.train_steps"
 _WEIGHTS = {
+    "weights": "a file of Keras's save_weights, .weights.h5 or .h5, or of its save, .keras; one of TensorFlow's format "
+    "is a checkpoint",
     "checkpoint": "a checkpoint, `model.ckpt-100` of `model.ckpt-100.index`; or a folder of some",
     "model": "a folder of a SavedModel, a run's model, or pushed models",
 }
@@ -151,24 +153,43 @@ KEPT = given(
         "choose one_device",
         depends=("trainer.model",),
     ),
+    conflict(
+        "trainer.freeze",
+        "trainer.model",
+        lambda case: case.trainer.freeze,
+        "the graph of a kept training trains as it is",
+    ),
     of_strategy(STRATEGY, _one_copy, "{trainer.model} trains on one device: {why}", "choose one_device"),
 )
 
 
 def _warm_start(case: Case) -> Any:
     section = case.trainer.warm_start
-    named = [key for key in ("checkpoint", "model", "blessed") if getattr(section, key) is not None]
+    named = [key for key in ("weights", "checkpoint", "model", "blessed") if getattr(section, key) is not None]
     if len(named) != 1:
-        why = f"{' and '.join(named)} are given" if named else "none of the three is given"
-        return {"key": "", "why": why, "fit": "exactly one of checkpoint, model and blessed", "fix": "name one"}
+        why = f"{' and '.join(named)} are given" if named else "none of the four is given"
+        return {
+            "key": "",
+            "why": why,
+            "fit": "exactly one of weights, checkpoint, model and blessed",
+            "fix": "name one",
+        }
     if named == ["blessed"]:
         return None
     key, value = f".{named[0]}", getattr(section, named[0])
-    if not section.prefix:
+    if not section.source:
         why = "no weights are there" if os.path.lexists(value) else "there is no such file or folder"
         fix = "check the path: it is relative to the declaration's folder"
         return {"key": key, "why": why, "fit": _WEIGHTS[named[0]], "fix": fix}
     return None
+
+
+def _takes_all(key: str, why: str) -> tuple[Rule, Rule]:
+    exclude, prefix = f"{_WARM}.exclude", f"{_WARM}.prefix"
+    return (
+        conflict(f"{_WARM}.{key}", exclude, lambda case: case.trainer.warm_start.exclude, why),
+        conflict(f"{_WARM}.{key}", prefix, lambda case: case.trainer.warm_start.prefix, why),
+    )
 
 
 WARM_START = given(
@@ -201,12 +222,7 @@ WARM_START = given(
             lambda case: case.trainer.warm_start.resume,
             "a new day begins at step 0",
         ),
-        conflict(
-            f"{_WARM}.blessed",
-            f"{_WARM}.exclude",
-            lambda case: case.trainer.warm_start.exclude,
-            "the optimizer's slots belong to the weights",
-        ),
+        *_takes_all("blessed", "the optimizer's slots belong to the weights"),
     ),
     *given(
         lambda case: case.trainer.warm_start.resume,
@@ -225,12 +241,7 @@ WARM_START = given(
             "raise trainer.train_steps, which counts from step 0",
             depends=(_STEPS,),
         ),
-        conflict(
-            f"{_WARM}.resume",
-            f"{_WARM}.exclude",
-            lambda case: case.trainer.warm_start.exclude,
-            "a resumed training keeps all of its variables",
-        ),
+        *_takes_all("resume", "a resumed training keeps all of its variables"),
         Rule(
             f"{_WARM}.resume",
             lambda case: case.trainer.warm_start.step < 0,

@@ -101,7 +101,7 @@ def test_code_of_tensorflow_1_is_an_argument_and_part_of_the_key():
 def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_path, monkeypatch):
     given = {"warm_start": {"checkpoint": checkpoint, "exclude": ["head/*"]}}
     begun = made(**given).section.warm_start
-    assert (begun.prefix, begun.exclude) == (checkpoint, ("head/*",))
+    assert (begun.source, begun.exclude) == (checkpoint, ("head/*",))
     first = keyed(**given)
     assert first == keyed(**given)
     assert first not in (keyed(), keyed(warm_start={"checkpoint": checkpoint}))
@@ -109,7 +109,7 @@ def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_pat
     assert first != keyed(**given)
     # Relative to the folder where the pipeline is built; it trains elsewhere.
     monkeypatch.chdir(tmp_path)
-    assert made(warm_start={"checkpoint": "weights/model.ckpt-1"}).section.warm_start.prefix == checkpoint
+    assert made(warm_start={"checkpoint": "weights/model.ckpt-1"}).section.warm_start.source == checkpoint
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_path_and_content_of_weights_are_part_of_the_key(checkpoint, tmp_pat
         ({"onednn": True, "settings": GIVEN}, "values in one place"),
         ({"tf1": "yes"}, "Trainer(tf1=…) has 1 problem"),
         ({"warm_start": {"checkpoint": "no/such"}}, "check the path: it is relative to the current folder"),
-        ({"warm_start": {}}, "none of the three is given"),
+        ({"warm_start": {}}, "none of the four is given"),
         ({"warm_start": "before"}, "Trainer(warm_start=…) is '"),
         ({"warm_start": {"checkpoint": "{}"}, **OF_RUN_FN}, "a run_fn makes its own model"),
         ({"settings": Settings(start_timeout="5 min")}, "start_timeout: 5 min"),

@@ -73,15 +73,15 @@ def saved_model(folder: Path) -> str:
 
 def test_weights_are_found_in_checkpoints_and_saved_models(tmp_path):
     first, last = checkpoint(tmp_path / "run", 20), checkpoint(tmp_path / "run", 60)
-    assert WarmStart(checkpoint=str(tmp_path / "run")).prefix == last
-    assert WarmStart(checkpoint=first).prefix == first
+    assert WarmStart(checkpoint=str(tmp_path / "run")).source == last
+    assert WarmStart(checkpoint=first).source == first
     plain = saved_model(tmp_path / "plain")
-    assert WarmStart(model=str(tmp_path / "plain")).prefix == plain
+    assert WarmStart(model=str(tmp_path / "plain")).source == plain
     artifact = saved_model(tmp_path / "artifact" / "Format-Serving")
-    assert WarmStart(model=str(tmp_path / "artifact")).prefix == artifact
+    assert WarmStart(model=str(tmp_path / "artifact")).source == artifact
     saved_model(tmp_path / "pushed" / "9")
     newest = saved_model(tmp_path / "pushed" / "10")
-    assert WarmStart(model=str(tmp_path / "pushed")).prefix == newest
+    assert WarmStart(model=str(tmp_path / "pushed")).source == newest
 
 
 def test_the_fingerprint_is_of_the_weights_and_not_of_their_place(tmp_path):
@@ -98,6 +98,27 @@ def test_a_path_is_relative_to_the_declarations_folder(write, good, tmp_path):
     assert loaded.origins["trainer.warm_start.checkpoint"] == "mine.yaml:8, made absolute"
 
 
+def test_a_file_of_keras_is_weights_too_and_its_content_alone_is_in_the_key(write, refuse, good, tmp_path):
+    content = b"\x89HDF\r\n\x1a\n of a base"
+    for name in ("base_notop.h5", "again.weights.h5"):
+        (tmp_path / name).write_bytes(content)
+    sections = [
+        load(
+            write(good + f"  warm_start: {{weights: {name}, prefix: base}}\n  freeze: ['base/*']\n")
+        ).declaration.trainer
+        for name in ("base_notop.h5", "again.weights.h5")
+    ]
+    assert sections[0].freeze == ("base/*",)
+    assert sections[0].warm_start == WarmStart(weights=str(tmp_path / "base_notop.h5"), prefix="base")
+    one, other = (each.warm_start.fingerprint() for each in sections)
+    assert one == other
+    (tmp_path / "base_notop.h5").write_bytes(content + b".")
+    assert sections[0].warm_start.fingerprint() != one
+    (tmp_path / "text.h5").write_text("no weights")
+    assert "no weights are there" in refuse(good + "  warm_start: {weights: text.h5}\n")
+    assert "there is no such file" in refuse(good + "  warm_start: {weights: none.h5}\n")
+
+
 RESUMED = "  warm_start: {checkpoint: run, resume: true%s}\n"
 TUNED = "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values: [0.1, 0.2]}}}\n"
 
@@ -111,6 +132,8 @@ TUNED = "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values
         ("model: mnist_cnn", RESUMED % "" + TUNED, "trials begin at step 0"),
         ("module_file: own.py", RESUMED % "", "a module file decides where its checkpoints are"),
         ("module_file: runs.py", "  warm_start: {checkpoint: run}\n", "a run_fn makes its own model"),
+        ("module_file: runs.py", "  freeze: ['base/*']\n", "a run_fn trains what it makes"),
+        ("model: mnist_cnn", RESUMED % ", prefix: base", "a resumed training keeps all of its variables"),
     ],
 )
 def test_only_a_built_in_training_resumes_from_a_checkpoint(write, refuse, good, tmp_path, code, lines, message):
@@ -166,7 +189,7 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
         ("class_weights: [1, -1]", "the value is out of range"),
         ("warm_start: {checkpoint: nowhere}", "there is no such file or folder"),
         ("warm_start: {model: .}", "no weights are there"),
-        ("warm_start: {}", "exactly one of checkpoint, model and blessed"),
+        ("warm_start: {}", "exactly one of weights, checkpoint, model and blessed"),
         ("warm_start: {checkpoint: a, model: b}", "checkpoint and model are given"),
     ],
 )
