@@ -19,6 +19,7 @@ _OF_ESTIMATOR = (
     "declared_input",
     "estimator.distribute",
     "estimator.evaluation",
+    "estimator.keras_layers",
     "estimator.patches",
     "estimator.path",
     "estimator.training",
