@@ -30,6 +30,8 @@ class _Handler(WSGIRequestHandler):
 class S3:
     """The server.
 
+    It is away by a closed port, as a server that restarts is.
+
     Attributes:
         environment: Of its clients.
         share: Share of requests that are answered by SlowDown.
@@ -46,7 +48,10 @@ class S3:
         self.before: Callable[[str, str], Any] = lambda method, path: None
         self._chance, self._step = random.Random(7), threading.Lock()
         self._app = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Handler)
+        self._start(0)
+
+    def _start(self, port: int) -> None:
+        self._server: Any = make_server("127.0.0.1", port, self._serve, threaded=True, request_handler=_Handler)
         self._server.away = False
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -61,12 +66,14 @@ class S3:
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
-        """Answers nobody in the context."""
+        """Refuses and closes all connections in the context, as a server that restarts does."""
+        port = self._server.server_port
         self._server.away = True
+        self.stop()
         try:
             yield
         finally:
-            self._server.away = False
+            self._start(port)
 
     def stop(self) -> None:
         """Closes the port."""

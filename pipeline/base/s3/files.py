@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 import time
+import weakref
 from collections import OrderedDict
 
 from tfx_estimator.pipeline.base.s3 import store
@@ -46,7 +47,15 @@ class Reader:
         found = store.stat(place)
         if found.is_folder:
             raise store.RefusedError("IsFolder", 412, f"{place} is a folder")
-        return cls._known.setdefault((place, found.etag), cls(place, found.size, found.etag))
+        content = b""
+        if found.size <= _FIRST:
+            # At once with its ETag: it may be replaced between two requests, as TensorFlow's `checkpoint` is.
+            content, etag = store.read_whole(place)
+            found = found._replace(size=len(content), etag=etag)
+        reader = cls._known.setdefault((place, found.etag), cls(place, found.size, found.etag))
+        if content:
+            reader._keep((reader, 0), content)
+        return reader
 
     def read(self, start: int, size: int) -> bytes:
         """Reads bytes; fewer at the end of the file."""
@@ -69,11 +78,28 @@ class Reader:
         block = store.read(self._place, start, end - start, self._etag)
         if len(block) != end - start:
             raise store.RefusedError("Truncated", 0, f"{self._place}: {len(block)} of {end - start} bytes from {start}")
+        self._keep(key, block)
+        return block
+
+    def _keep(self, key: tuple[Reader, int], block: bytes) -> None:
         with self._lock:
             self._cache[key] = block
             if len(self._cache) > _BLOCKS:
                 self._cache.popitem(last=False)
-        return block
+
+
+# Another thread may hold it when this process forks.
+os.register_at_fork(after_in_child=lambda: Reader._lock._at_fork_reinit())  # type: ignore[attr-defined]
+_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _settle() -> None:
+    for writer in list(_writers):
+        writer.settle()
+
+
+# What is in a buffer at a fork, both processes would write.
+os.register_at_fork(before=_settle)
 
 
 class Writer:
@@ -87,7 +113,14 @@ class Writer:
             with contextlib.suppress(store.AbsentError):
                 store.download(place, self._path)
         self._file = open(self._path, "ab")  # noqa: SIM115 (closed by the caller)
-        self._changed, self._published = True, time.monotonic()
+        self._changed, self._next, self._pid = True, time.monotonic() + _FLUSH_SECONDS, os.getpid()
+
+        _writers.add(self)
+
+    def settle(self) -> None:
+        """Empties the buffer into the file on this machine."""
+        if not self._file.closed:
+            self._file.flush()
 
     def append(self, data: bytes) -> None:
         """Writes bytes at the end."""
@@ -100,30 +133,34 @@ class Writer:
 
     def flush(self) -> None:
         """Publishes what is written, unless that was done a moment ago."""
-        if time.monotonic() - self._published > _FLUSH_SECONDS:
+        if time.monotonic() > self._next:
             self.sync()
 
     def sync(self) -> None:
         """Publishes what is written."""
         self._file.flush()
         if self._changed:
+            begun = time.monotonic()
             store.upload(self._place, self._path)
-            self._changed, self._published = False, time.monotonic()
+            # The whole file is sent each time, so a large one more seldom.
+            self._changed, self._next = False, time.monotonic() + max(_FLUSH_SECONDS, 20 * (time.monotonic() - begun))
 
     def close(self) -> None:
         """Publishes what is written, and removes the file on this machine."""
-        if self._file.closed:
+        if self._file.closed or self._pid != os.getpid():  # of a forked process's parent
             return
         try:
             self.sync()
-        finally:
+        except Exception:
             self._remove()
+            raise
+        # Not after a signal: what is left open is published when the process ends.
+        self._remove()
 
     def drop(self) -> None:
         """Closes a file that its writer has not closed; TensorFlow ignores errors then."""
         with contextlib.suppress(Exception):
             self.close()
-        self._remove()
 
     def _remove(self) -> None:
         self._file.close()

@@ -10,7 +10,9 @@ import atexit
 import ctypes
 import itertools
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,17 +24,8 @@ from tfx_estimator.pipeline.base.s3.store import Place
 
 _REGISTER = "_ZN10tensorflow23filesystem_registration28RegisterFilesystemPluginImplEPK23TF_FilesystemPluginInfo"
 # TensorFlow's codes of errors.
-_UNKNOWN, _DEADLINE, _NOT_FOUND, _EXISTS, _DENIED, _PRECONDITION, _OUT_OF_RANGE, _UNAVAILABLE, _UNAUTHENTICATED = (
-    2,
-    4,
-    5,
-    6,
-    7,
-    9,
-    11,
-    14,
-    16,
-)
+_CANCELLED, _UNKNOWN, _NOT_FOUND, _EXISTS, _DENIED, _PRECONDITION, _OUT_OF_RANGE = 1, 2, 5, 6, 7, 9, 11
+_UNAVAILABLE, _UNAUTHENTICATED = 14, 16
 _REFUSALS = {403: _DENIED, 401: _UNAUTHENTICATED, 409: _PRECONDITION, 412: _PRECONDITION}
 
 _Pointer, _Text, _Status = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
@@ -41,6 +34,9 @@ _Names = ctypes.POINTER(ctypes.c_void_p)
 
 # At the end of a process: seconds without a call of TensorFlow's threads, and the longest wait for that.
 _QUIET_SECONDS, _LONGEST_END_SECONDS = 0.05, 2.0
+
+# A signal that nobody sends.
+_AGAIN = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 7
 
 logger = get_logger("s3")
 
@@ -252,8 +248,12 @@ class _Plugin:
             except OutOfRangeError as error:
                 self._report(arguments[-1], _OUT_OF_RANGE, "reached the end of the file")
                 return error.read
-            except Exception as error:  # no exception may leave a function that C calls
+            except Exception as error:
                 self._report(arguments[-1], *_code(error))
+                return without
+            except BaseException as error:  # of a signal; no exception may leave a function that C calls
+                self._report(arguments[-1], _CANCELLED, f"interrupted by {type(error).__name__}")
+                _raise_later(error)
                 return without
 
         return reporting
@@ -288,7 +288,10 @@ class _Plugin:
     def _drop(self, handle: Any) -> None:
         file = self._open.pop(handle[0], None)
         if file is not None and not self._ended:
-            file.drop()
+            try:
+                file.drop()
+            except BaseException as error:  # of a signal
+                _raise_later(error)
 
     def _read(self, handle: Any, start: int, size: int, target: int) -> int:
         data = self._file(handle).read(start, size)
@@ -318,6 +321,20 @@ class _Plugin:
         place = self._libc.malloc(len(text) + 1)
         ctypes.memmove(place, text + b"\0", len(text) + 1)
         return int(place)
+
+
+def _raise_later(error: BaseException) -> None:
+    """Raises an exception of a signal once more when TensorFlow has returned: it may take an error for absence."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def again(*_: Any) -> None:
+        # If this thread is in a function that C calls once more, that one raises it later again.
+        signal.signal(_AGAIN, before)
+        raise error
+
+    before = signal.signal(_AGAIN, again)
+    threading.Timer(0.01, signal.pthread_kill, (threading.get_ident(), _AGAIN)).start()
 
 
 class _ExistsError(Exception):

@@ -10,7 +10,7 @@ import fnmatch
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional, TypeVar
 
 from tfx_estimator.pipeline.base.log import get_logger
@@ -20,8 +20,9 @@ from tfx_estimator.pipeline.base.s3 import SCHEME
 PATIENCE = "TFX_ESTIMATOR_S3_PATIENCE_SECONDS"
 _PATIENCE_SECONDS = 300.0
 _LONGEST_PAUSE_SECONDS = 8.0
-# S3's limit of one copy.
-_COPY_BYTES = 5 * 2**30
+_BRIEF_SECONDS = 5.0
+# Larger files are copied in parts: a server may copy longer than a request waits.
+_COPY_BYTES = 256 * 2**20
 _REMOVED_AT_ONCE = 1000
 # Of 1, one server makes an error.
 _ANY = 2
@@ -31,7 +32,7 @@ _ABSENT = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
 
 logger = get_logger("s3")
 Result = TypeVar("Result")
-_clients: dict[int, Any] = {}
+_clients: dict[tuple[int, bool], Any] = {}
 _making = threading.Lock()
 # Why this process uses the store no more: whoever took its silence for "nothing is there" must not write.
 _given_up: list[str] = []
@@ -64,8 +65,8 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, address: str) -> Place:
         """Parses an address."""
-        bucket, _, key = address.removeprefix(SCHEME).partition("/")
-        return cls(bucket, key.strip("/"))
+        bucket, *names = filter(None, address.removeprefix(SCHEME).split("/"))
+        return cls(bucket, "/".join(names))
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.bucket}/{self.key}"
@@ -88,26 +89,30 @@ class Stat(NamedTuple):
 _FOLDER = Stat(0, 0, "", True)
 
 
-def client() -> Any:
-    """Returns this process's client: region, endpoint, credentials and the rest as the AWS SDKs read them."""
-    pid = os.getpid()
+def client(brief: bool = False) -> Any:
+    """Returns this process's client: region, endpoint, credentials and the rest as the AWS SDKs read them.
+
+    Args:
+        brief: It waits for an answer no longer than a claim may.
+    """
+    key = os.getpid(), brief
     with _making:
-        if pid not in _clients:
+        if key not in _clients:
             import boto3
             from botocore.config import Config
 
             config = Config(
-                connect_timeout=10,
-                read_timeout=60,
-                retries={"mode": "standard", "max_attempts": 3},
+                connect_timeout=_BRIEF_SECONDS,
+                read_timeout=_BRIEF_SECONDS if brief else 60,
+                # `ask` repeats a request.
+                retries={"mode": "standard", "total_max_attempts": 1},
                 max_pool_connections=32,
                 # Other servers than Amazon's do not know the newer checksums.
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
             )
-            _clients.clear()
-            _clients[pid] = boto3.session.Session().client("s3", config=config)
-        return _clients[pid]
+            _clients[key] = boto3.session.Session().client("s3", config=config)
+        return _clients[key]
 
 
 def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = None) -> Result:
@@ -119,7 +124,7 @@ def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = No
     Args:
         call: Is given the client.
         what: For messages.
-        patience: In seconds.
+        patience: In seconds, for a claim; else the declared one.
 
     Raises:
         AbsentError, RefusedError: As the store says.
@@ -131,7 +136,7 @@ def ask(call: Callable[[Any], Result], what: str, patience: Optional[float] = No
         raise UnansweredError(_given_up[0])
     while True:
         try:
-            result = call(client())
+            result = call(client(brief=patience is not None))
         except Exception as error:  # of boto3, botocore or the system
             refusal = _refusal(error, what)
             if refusal is not None:
@@ -166,11 +171,13 @@ def _refusal(error: BaseException, what: str) -> Optional[RefusedError]:
         if (status >= 500 and status != _NOT_IMPLEMENTED) or status == 429 or code in _THROTTLED:
             return None
         return (AbsentError if code in _ABSENT else RefusedError)(code, status, f"{what}: {error}")
-    if isinstance(error, (exceptions.HTTPClientError, exceptions.IncompleteReadError, OSError)):
+    if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return RefusedError("SSLError", 0, f"{what}: {error}")
+    away = (exceptions.HTTPClientError, exceptions.ConnectionError, exceptions.IncompleteReadError)
+    if isinstance(error, (*away, ConnectionError, TimeoutError)):
         return None
-    if isinstance(error, exceptions.BotoCoreError):  # such as no credentials
-        return RefusedError(type(error).__name__, 0, f"{what}: {error}")
-    raise error
+    # Such as no credentials, or a full disk here.
+    return RefusedError(type(error).__name__, 0, f"{what}: {error}")
 
 
 def stat(place: Place) -> Stat:
@@ -283,12 +290,22 @@ def remove_tree(place: Place) -> None:
     keys = [place.prefix + name for name, _, _ in listed(place, deep=True)]
     if not keys:
         raise AbsentError("NoSuchKey", 404, f"{place}: there is no such folder")
+    _remove_keys(place.bucket, keys)
+
+
+def _remove_keys(bucket: str, keys: Sequence[str]) -> None:
     for start in range(0, len(keys), _REMOVED_AT_ONCE):
-        wanted = {"Objects": [{"Key": key} for key in keys[start : start + _REMOVED_AT_ONCE]], "Quiet": True}
-        left = ask(lambda s3: s3.delete_objects(Bucket=place.bucket, Delete=wanted), str(place))  # noqa: B023
-        if errors := left.get("Errors"):
-            first = errors[0]
-            raise RefusedError(first.get("Code", ""), 0, f"{place.bucket}/{first.get('Key')}: {first.get('Message')}")
+        some = keys[start : start + _REMOVED_AT_ONCE]
+        wanted = {"Objects": [{"Key": key} for key in some], "Quiet": True}
+        try:
+            left = ask(lambda s3: s3.delete_objects(Bucket=bucket, Delete=wanted), bucket)  # noqa: B023
+            some = [each["Key"] for each in left.get("Errors", ())]
+        except RefusedError as error:
+            # Some servers want a checksum that boto3 no longer sends.
+            if error.status not in (400, _NOT_IMPLEMENTED):
+                raise
+        for key in some:
+            ask(lambda s3: s3.delete_object(Bucket=bucket, Key=key), f"{SCHEME}{bucket}/{key}")  # noqa: B023
 
 
 def copy(source: Place, target: Place, size: Optional[int] = None) -> None:
@@ -305,9 +322,16 @@ def copy(source: Place, target: Place, size: Optional[int] = None) -> None:
 def move(source: Place, target: Place) -> None:
     """Moves a file or, not atomically, a folder, whose inner folders come first; raises AbsentError."""
     if not stat(source).is_folder:
-        copy(source, target)
-        ask(lambda s3: s3.delete_object(Bucket=source.bucket, Key=source.key), str(source))
+        if source != target:
+            copy(source, target)
+            ask(lambda s3: s3.delete_object(Bucket=source.bucket, Key=source.key), str(source))
         return
+    if f"{target}/".startswith(f"{source}/"):
+        if source == target:
+            return
+        raise RefusedError("Inside", 412, f"{source} cannot be moved into itself, to {target}")
+    if any(name for name, _, _ in listed(target)):
+        raise RefusedError("NotEmpty", 412, f"{target}: the folder is not empty")
     contents = sorted(listed(source, deep=True), key=lambda found: (-found[0].count("/"), found[0]))
     for name, size, _ in contents:
         to = Place(target.bucket, target.prefix + name)
@@ -315,7 +339,8 @@ def move(source: Place, target: Place) -> None:
             make_folder(Place(to.bucket, to.key.rstrip("/")))
         else:
             copy(Place(source.bucket, source.prefix + name), to, size)
-    remove_tree(source)
+    # No file that another process has written meanwhile.
+    _remove_keys(source.bucket, [source.prefix + name for name, _, _ in contents])
 
 
 def read(place: Place, start: int, size: int, etag: str) -> bytes:
@@ -353,7 +378,7 @@ def download(place: Place, path: str) -> None:
     ask(lambda s3: s3.download_file(place.bucket, place.key, path), str(place))
 
 
-def read_whole(place: Place, patience: float) -> tuple[bytes, str]:
+def read_whole(place: Place, patience: Optional[float] = None) -> tuple[bytes, str]:
     """Reads a small file; returns its content and its ETag. Raises AbsentError."""
 
     def whole(s3: Any) -> tuple[bytes, str]:

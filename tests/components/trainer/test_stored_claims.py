@@ -71,8 +71,9 @@ def test_a_store_without_conditional_writes_is_not_trusted(server, monkeypatch):
         raise AssertionError
 
 
-def test_a_silent_store_is_not_taken_for_a_free_folder(server):
-    _Claim(FOLDER).take(0, PATIENCE)
-    with server.away(), fresh(), pytest.raises(PipelineError, match="did not answer for 1 s"):
-        _Claim(FOLDER)._file.read(1)
-    assert server.names() == ["training/abc-600.claim"]
+def test_a_silent_store_is_not_taken_for_a_free_folder():
+    with serving() as server:
+        _Claim(FOLDER).take(0, PATIENCE)
+        with server.away(), fresh(), pytest.raises(PipelineError, match="did not answer for 1 s"):
+            _Claim(FOLDER)._file.read(1)
+        assert server.names() == ["training/abc-600.claim"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -174,9 +177,9 @@ def test_requests_that_the_store_refuses_for_its_load_are_repeated(server):
     assert [gfile.GFile(path).read() for path in gfile.glob(f"{ADDRESS}/f/*")] == [*map(str, range(10))]
 
 
-def test_a_store_that_is_away_is_waited_for(server):
-    path = write("kept")
-    with ThreadPoolExecutor() as pool:
+def test_a_store_that_is_away_is_waited_for():
+    with serving() as server, ThreadPoolExecutor() as pool:
+        path = write("kept")
         with server.away():
             read = pool.submit(lambda: gfile.GFile(path).read())
             written = pool.submit(write, "late", "late")
@@ -185,18 +188,20 @@ def test_a_store_that_is_away_is_waited_for(server):
             assert not written.done()
         assert read.result(60) == "text"
         written.result(60)
-    assert gfile.GFile(f"{ADDRESS}/late").read() == "late"
+        assert gfile.GFile(f"{ADDRESS}/late").read() == "late"
 
 
-def test_whoever_took_an_outage_for_an_empty_store_cannot_write(server):
+def test_whoever_took_an_outage_for_an_empty_store_cannot_write():
     training = f"{ADDRESS}/training"
-    tf.train.Checkpoint(v=tf.Variable(1.0)).save(f"{training}/ckpt")
-    with fresh(patience=1):
-        with server.away():
-            assert tf.train.latest_checkpoint(training) is None  # TensorFlow's answer
-        with pytest.raises(tf.errors.UnavailableError, match="did not answer for 1 s"):
-            tf.train.Checkpoint(v=tf.Variable(0.0)).save(f"{training}/ckpt")
-    assert tf.train.load_variable(tf.train.latest_checkpoint(training), "v/.ATTRIBUTES/VARIABLE_VALUE") == 1.0
+    with serving() as server:
+        tf.train.Checkpoint(v=tf.Variable(1.0)).save(f"{training}/ckpt")
+        with fresh(patience=1):
+            with server.away():
+                assert tf.train.latest_checkpoint(training) is None  # TensorFlow's answer
+            with pytest.raises(tf.errors.UnavailableError, match="did not answer for 1 s"):
+                tf.train.Checkpoint(v=tf.Variable(0.0)).save(f"{training}/ckpt")
+        latest = tf.train.latest_checkpoint(training)
+        assert tf.train.load_variable(latest, "v/.ATTRIBUTES/VARIABLE_VALUE") == 1.0
 
 
 def test_a_wrong_bucket_and_a_lack_of_credentials_are_said(monkeypatch):
@@ -215,6 +220,7 @@ def test_a_wrong_bucket_and_a_lack_of_credentials_are_said(monkeypatch):
 
 _ENDS = """
 import sys
+import threading
 import tfx_estimator
 import tensorflow as tf
 writer = tf.summary.create_file_writer("{address}/events")
@@ -257,3 +263,74 @@ def test_events_that_are_written_are_published_while_the_file_is_open(monkeypatc
         file.flush()
         wait_until(lambda: gfile.exists(f"{ADDRESS}/open"), "the file", 10)
         assert gfile.GFile(f"{ADDRESS}/open").read() == "first"
+
+
+class Stopped(BaseException):
+    """As a handler of SIGTERM raises it."""
+
+
+@pytest.mark.parametrize("act", ["exists", "isdir", "close"])
+def test_a_signal_amid_a_request_is_no_answer_and_is_not_lost(server, act):
+    path = write("kept")
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    file = gfile.GFile(f"{ADDRESS}/late", "w")
+    file.write("late")
+    asked = threading.Event()
+
+    def slow(method: str, path: str) -> None:
+        asked.set()
+        time.sleep(1)
+
+    server.before = slow
+    threading.Thread(
+        target=lambda: asked.wait(20) and signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    ).start()
+    try:
+        with pytest.raises(Stopped):  # noqa: PT012
+            with contextlib.suppress(tf.errors.CancelledError):  # TensorFlow's isdir takes any error for False
+                {"exists": lambda: gfile.exists(path), "isdir": lambda: gfile.isdir(path), "close": file.close}[act]()
+            time.sleep(5)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        server.before = lambda method, path: None
+    del file
+    wait_until(lambda: gfile.exists(f"{ADDRESS}/late"), "the file", 20)
+    assert gfile.GFile(f"{ADDRESS}/late").read() == "late"
+
+
+def test_a_folder_is_not_moved_into_itself_or_onto_a_full_one():
+    path = write("a/1", "one")
+    write("b/2", "two")
+    for target in ("a/inner", "b"):
+        with pytest.raises(tf.errors.FailedPreconditionError):
+            gfile.rename(f"{ADDRESS}/a", f"{ADDRESS}/{target}", overwrite=True)
+    gfile.rename(path, path, overwrite=True)
+    assert [gfile.GFile(f"{ADDRESS}/{name}").read() for name in ("a/1", "b/2")] == ["one", "two"]
+
+
+def test_readers_of_a_small_file_that_is_written_again_and_again_get_one_of_its_versions():
+    path = write("checkpoint", "0")
+    with ThreadPoolExecutor(4) as pool:
+        writing = pool.submit(lambda: [write("checkpoint", str(number)) for number in range(40)])
+        read = [*pool.map(lambda _: [int(gfile.GFile(path).read()) for _ in range(20)], range(3))]
+        writing.result()
+    assert all(each == sorted(each) for each in read)
+
+
+def test_a_forked_process_leaves_its_parents_open_files_alone():
+    file = gfile.GFile(f"{ADDRESS}/of-parent", "w")
+    file.write("first ")
+    child = "import os, sys\nif not os.fork():\n    sys.exit(0)\nos.wait()\n"
+    program = f"import tfx_estimator\nimport tensorflow as tf\nfile = tf.io.gfile.GFile('{ADDRESS}/forked', 'w')\n"
+    program += f"file.write('first ')\nfile.flush()\n{child}file.write('second')\nfile.close()\n"
+    path = {**os.environ, "PYTHONPATH": f"{ROOT}/src"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert gfile.GFile(f"{ADDRESS}/forked").read() == "first second"
+    file.close()
