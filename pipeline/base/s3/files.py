@@ -9,12 +9,15 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from tfx_estimator.pipeline.base.s3 import store
 from tfx_estimator.pipeline.base.s3.store import Place
 
 # Bytes of the first block of a file, which is often all of it, and of the others; and how many are kept.
 _FIRST, _BLOCK, _BLOCKS = 128 * 2**10, 2 * 2**20, 64
+# Bytes that are read without a block.
+_DIRECT = 4 * 2**20
 # A file that stays open, such as TensorBoard's events, is published no more often than this.
 _FLUSH_SECONDS = 10.0
 
@@ -57,17 +60,19 @@ class Reader:
             reader._keep((reader, 0), content)
         return reader
 
-    def read(self, start: int, size: int) -> bytes:
-        """Reads bytes; fewer at the end of the file."""
+    def pieces(self, start: int, size: int) -> Iterator[bytes]:
+        """Yields bytes in order; fewer at the end of the file."""
         end = min(start + size, self._size)
-        parts = []
         while start < end:
-            number = 0 if start < _FIRST else 1 + (start - _FIRST) // _BLOCK
-            first = 0 if number == 0 else _FIRST + (number - 1) * _BLOCK
-            block = self._block(number, first, min(_FIRST if number == 0 else first + _BLOCK, self._size))
-            parts.append(block[start - first : end - first])
-            start += len(parts[-1])
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            if end - start >= _DIRECT:  # of a large tensor, which nobody reads again
+                piece = self._fetch(start, min(end, start + 4 * _DIRECT))
+            else:
+                number = 0 if start < _FIRST else 1 + (start - _FIRST) // _BLOCK
+                first = 0 if number == 0 else _FIRST + (number - 1) * _BLOCK
+                block = self._block(number, first, min(_FIRST if number == 0 else first + _BLOCK, self._size))
+                piece = block[start - first : end - first]
+            yield piece
+            start += len(piece)
 
     def _block(self, number: int, start: int, end: int) -> bytes:
         key = (self, number)
@@ -75,11 +80,15 @@ class Reader:
             if key in self._cache:
                 self._cache.move_to_end(key)
                 return self._cache[key]
-        block = store.read(self._place, start, end - start, self._etag)
-        if len(block) != end - start:
-            raise store.RefusedError("Truncated", 0, f"{self._place}: {len(block)} of {end - start} bytes from {start}")
+        block = self._fetch(start, end)
         self._keep(key, block)
         return block
+
+    def _fetch(self, start: int, end: int) -> bytes:
+        found = store.read(self._place, start, end - start, self._etag)
+        if len(found) != end - start:
+            raise store.RefusedError("Truncated", 0, f"{self._place}: {len(found)} of {end - start} bytes from {start}")
+        return found
 
     def _keep(self, key: tuple[Reader, int], block: bytes) -> None:
         with self._lock:

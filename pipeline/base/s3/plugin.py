@@ -294,11 +294,13 @@ class _Plugin:
                 _raise_later(error)
 
     def _read(self, handle: Any, start: int, size: int, target: int) -> int:
-        data = self._file(handle).read(start, size)
-        ctypes.memmove(target, data, len(data))
-        if len(data) < size:
-            raise OutOfRangeError(len(data))
-        return len(data)
+        done = 0
+        for piece in self._file(handle).pieces(start, size):
+            ctypes.memmove(target + done, piece, len(piece))
+            done += len(piece)
+        if done < size:
+            raise OutOfRangeError(done)
+        return done
 
     def _append(self, handle: Any, source: int, size: int) -> None:
         self._file(handle).append(ctypes.string_at(source, size))
