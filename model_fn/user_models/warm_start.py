@@ -67,7 +67,11 @@ def match(
     with _reading(source):
         reader = read_weights(source)
         stored = reader.get_variable_to_shape_map()
-        keys = reader.named(models, {*shapes, *repeated}, part) if isinstance(reader, KerasFile) else _names_in(reader, stored)
+        keys = (
+            reader.named(models, {*shapes, *repeated}, part)
+            if isinstance(reader, KerasFile)
+            else _names_in(reader, stored)
+        )
     _check_patterns(exclude, [*shapes, *repeated], keys)
     own = _own_scope(shapes)
     inside = {name: key for name, key in keys.items() if is_inside(name, part) or is_inside(key, part)}
@@ -158,11 +162,14 @@ def _outside(part: str, names: Iterable[str], own: str, models: Sequence[tf.kera
 
 def _no_part(part: str, source: str, names: Sequence[str], stored: Iterable[str]) -> UserCodeError:
     stored = [*stored]
-    near = " or ".join(f"`{each}`" for each in (nearest(part, names), nearest(part, stored)) if each)
+    if any(each.startswith(part) for each in (*names, *stored)):
+        near = f"`{part}*`"
+    else:
+        near = " or ".join(f"`{each}`" for each in (nearest(part, names), nearest(part, stored)) if each)
     return UserCodeError(
         f"trainer.warm_start.prefix: no variable begins with `{one_line(part)}`, neither of the model nor in {source}",
         expected=f"how some begin: of the model {_named(names)}; there {_named(stored)}",
-        todo=f"did you mean the beginning of {near}?" if near else "correct it, or remove it",
+        todo=f"did you mean {near}?" if near else "correct it, or remove it",
     )
 
 

@@ -122,7 +122,11 @@ def test_the_keys_of_releases_without_a_field_stay_the_same():
     trainer = key(warm_start=begins)["declaration"]["trainer"]
     assert "freeze" not in trainer
     assert trainer["warm_start"].keys() == {"checkpoint", "model", "blessed", "vocabularies", "exclude", "resume"}
-    for changed in (key(freeze=["base"]), key(warm_start={**begins, "prefix": "base"}), key(warm_start={"weights": "a"})):
+    for changed in (
+        key(freeze=["base"]),
+        key(warm_start={**begins, "prefix": "base"}),
+        key(warm_start={"weights": "a"}),
+    ):
         assert changed not in (key(), key(warm_start=begins))
     read = Settings.of(Settings(declaration={"trainer": {"freeze": ["base"], "warm_start": begins}}).to_properties())
     assert (read.section.freeze, read.section.warm_start.checkpoint) == (("base",), "model.ckpt-9")
