@@ -159,6 +159,10 @@ class Settings:
                 # Keys of releases without it stay the same.
                 del deciding[name]
         decides, operates = self.section.split()
+        begins = decides["warm_start"] or {}
+        for part, name in ((decides, "freeze"), (begins, "weights"), (begins, "prefix")):
+            if not part.get(name):
+                part.pop(name, None)
         if self.declaration is not None:
             # Without data and preprocessing: their artifacts are part of the Trainer's cache key.
             deciding["declaration"] = {"trainer": decides}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,14 +18,15 @@ from tfx_estimator.pipeline.config.problems import nearest
 
 # The collection of a graph's frozen variables, which are no longer among the trainable ones.
 FROZEN = "tfx_estimator_frozen"
-_ORDER = "_tfx_estimator_order"
 _PART = re.compile(r"(/part_\d+)?(:\d+)?$")
 _MOST_NAMES = 8
+# Operations that change a variable, by their types.
+_UPDATE = re.compile("Apply|^Assign|^(Resource)?Scatter|SliceAssign")
 
 
 def own_weights(layer: Any) -> list[Any]:
-    """Returns the variables of a layer itself, in Keras's order, which freezing one of them changes."""
-    return layer.__dict__.get(_ORDER) or [*layer._trainable_weights, *layer._non_trainable_weights]
+    """Returns the variables of a layer itself, in Keras's order."""
+    return [*layer._trainable_weights, *layer._non_trainable_weights]
 
 
 def layers_of(layer: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -43,6 +45,8 @@ class Freezer:
         self._matched: set[str] = set()
         # By the variables' ids.
         self._frozen: dict[int, tuple[str, bool]] = {}
+        # Layers of which only some variables are frozen so far, with these, by their ids.
+        self._parts: dict[int, tuple[Any, list[str]]] = {}
 
     def takes(self, *names: str) -> bool:
         """Returns whether a variable or a layer of these names is frozen."""
@@ -63,25 +67,32 @@ class Freezer:
         A layer without a variable to train is frozen as a whole, so that a normalisation computes by its averages.
         """
         frozen = []
-        for path, layer in layers_of(network):
-            ends = ["/".join(path[place:]) for place in range(len(path))]
+        inner = [(["/".join(path[at:]) for at in range(len(path))], layer) for path, layer in layers_of(network)]
+        for ends, layer in inner:
             if layer.weights and self.takes(*ends):
                 frozen += layer.trainable_weights
                 layer.trainable = False
-            own = list(layer._trainable_weights)
+        # Those within a layer first: it may have nothing else to train.
+        for ends, layer in reversed(inner):
+            own = own_weights(layer)
             taken = []
             for each in own:
-                last = _PART.sub("", each.name).rpartition("/")[2]
-                if self.takes_variable(each, *(f"{end}/{last}" for end in ends)) or not layer.trainable:
+                name = _PART.sub("", each.name)
+                names = [f"{end}/{name.rpartition('/')[2]}" for end in ends]
+                trains = any(each is other for other in layer._trainable_weights)
+                if self.takes_variable(each, *names) if trains else self.takes(name, *names):
                     taken.append(each)
-                    self._frozen[id(*stored([each]))] = _PART.sub("", each.name), True
-            for each in layer._non_trainable_weights:
-                self.takes(_PART.sub("", each.name))
-            frozen += taken
-            if taken and len(taken) == len(own) == len(layer.trainable_weights):
+                if trains and not layer.trainable:
+                    self._frozen[id(*stored([each]))] = name, True
+            trained = [each for each in layer._trainable_weights if id(each) not in set(map(id, taken))]
+            within = layer._flatten_layers(include_self=False)
+            others = any(each.trainable and (each._trainable_weights or not each.built) for each in within)
+            if taken and not trained and not others and (layer._trainable_weights or len(taken) == len(own)):
                 layer.trainable = False
-            elif taken and layer.trainable:
-                _move(layer, taken)
+            if not layer.trainable:
+                frozen += layer._trainable_weights
+            elif taken:
+                self._parts[id(layer)] = layer, [_PART.sub("", each.name) for each in taken]
         return frozen
 
     def check(self) -> str:
@@ -97,12 +108,21 @@ class Freezer:
                     expected=f"patterns of the names of its variables: {', '.join(shown[:_MOST_NAMES])}{more}",
                     todo=f"did you mean `{near}`?" if near else "correct the pattern, or remove it",
                 )
+        for layer, names in self._parts.values():
+            # A layer that contains it may have been frozen since.
+            if layer.trainable:
+                raise UserCodeError(
+                    f"trainer.freeze: only a part of the layer `{layer.name}` matches: {', '.join(names)}",
+                    expected="whole layers of Keras: it saves the variables of a layer by their order, in which those "
+                    "that are trained come first; and averages stay only if the layer does",
+                    todo=f"name the layer: `{layer.name}`; or correct the pattern",
+                )
         count = sum(taken for _, taken in self._frozen.values())
         return f"trainer.freeze: {count} of {len(self._frozen)} variables are not trained"
 
     @contextlib.contextmanager
     def in_graph(self) -> Iterator[None]:
-        """Freezes the variables that a model_fn creates in this context; afterwards checks that it updates none."""
+        """Freezes the variables that a model_fn creates in this context."""
 
         def create(make: Callable[..., Any], **kwargs: Any) -> Any:
             variable = make(**kwargs)
@@ -112,8 +132,6 @@ class Freezer:
 
         with tf.variable_creator_scope(create):
             yield
-        for variable in tf.compat.v1.get_collection(FROZEN):
-            _refuse_update(variable)
 
 
 def freeze(network: tf.keras.Model, patterns: Sequence[str]) -> str:
@@ -144,22 +162,56 @@ def _copies(variable: Any) -> list[Any]:
     return [getattr(each, "_v", each) for each in getattr(variable, "values", None) or [variable]]
 
 
-def _move(layer: Any, variables: Sequence[Any]) -> None:
-    layer.__dict__.setdefault(_ORDER, own_weights(layer))
-    gone = {id(each) for each in variables}
-    # In place: an assigned list would be tracked, and saved in checkpoints.
-    layer._trainable_weights[:] = [each for each in layer._trainable_weights if id(each) not in gone]
-    layer._non_trainable_weights.extend(variables)
-
-
-def _refuse_update(variable: Any) -> None:
-    for each in _copies(variable):
-        for operation in each.op.outputs[0].consumers():
-            kind = operation.type
-            if operation is not each.initializer and ("Apply" in kind or kind.startswith(("Assign", "Scatter"))):
+def refuse_updates(train_op: Any) -> None:
+    """Refuses a training step of a graph that updates a frozen variable; initialisers may do so."""
+    frozen = {
+        each.op.name: _PART.sub("", variable.name)
+        for variable in tf.compat.v1.get_collection(FROZEN)
+        for each in _copies(variable)
+    }
+    open_ones = [getattr(each, "op", each) for each in tf.nest.flatten(train_op)]
+    library = _Library(tf.compat.v1.get_default_graph())
+    seen = set(open_ones)
+    while open_ones:
+        operation = open_ones.pop()
+        for place, each in enumerate(operation.inputs):
+            if each.op.name in frozen and library.updates(operation.node_def, place):
                 raise UserCodeError(
-                    f"trainer.freeze: {_PART.sub('', variable.name)} is frozen, and the model_fn updates it all the "
-                    f"same, by {operation.name}",
+                    f"trainer.freeze: {frozen[each.op.name]} is frozen, and the model_fn updates it all the same, by "
+                    f"{operation.name}",
                     expected="a model_fn that trains tf.compat.v1.trainable_variables(), or a model's",
                     todo="leave the variable out of its var_list; or remove the pattern",
                 )
+        before = {*(each.op for each in operation.inputs), *operation.control_inputs} - seen
+        seen |= before
+        open_ones += before
+
+
+class _Library:
+    """The functions of a graph, such as the branches of a `tf.cond`."""
+
+    def __init__(self, graph: tf.Graph) -> None:
+        self._graph = graph
+
+    @functools.cached_property
+    def _functions(self) -> dict[str, Any]:
+        return {each.signature.name: each for each in self._graph.as_graph_def().library.function}
+
+    def updates(self, node: Any, place: int) -> bool:
+        """Returns whether an operation changes the variable that it gets at this place."""
+        if _UPDATE.search(node.op):
+            return place == 0
+        called = [each.func.name for each in node.attr.values() if each.HasField("func")]
+        called += [each.name for value in node.attr.values() for each in value.list.func]
+        count = sum(not each.startswith("^") for each in node.input)
+        for function in (self._functions[name] for name in called if name in self._functions):
+            given = function.signature.input_arg
+            # A condition comes before the arguments.
+            argument = place - (count - len(given))
+            if argument >= 0 and any(
+                name == given[argument].name and self.updates(each, at)
+                for each in function.node_def
+                for at, name in enumerate(each.input)
+            ):
+                return True
+        return False

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfx_estimator.model_fn.user_models.freezing import FROZEN, layers_of
-from tfx_estimator.model_fn.user_models.weights_file import KerasFile
+from tfx_estimator.model_fn.user_models.weights_file import KerasFile, is_inside, is_within
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.problems import nearest
@@ -61,19 +61,28 @@ def match(
         shapes: Shapes of the model's variables, by name.
         exclude: Patterns of names to leave out.
         repeated: Ambiguous names, with the number of the model's variables that share each.
-        part: How the names of the variables to load begin, in the source or else in the model.
+        part: The first components of the names of variables to load, in the source or else in the model.
         models: The Keras models that have these variables, as far as known.
     """
     with _reading(source):
         reader = read_weights(source)
         stored = reader.get_variable_to_shape_map()
-        keys = reader.named(models) if isinstance(reader, KerasFile) else _names_in(reader, stored)
+        keys = (
+            reader.named(models, {*shapes, *repeated}, part)
+            if isinstance(reader, KerasFile)
+            else _names_in(reader, stored)
+        )
     _check_patterns(exclude, [*shapes, *repeated], keys)
     own = _own_scope(shapes)
-    inside = {name: key for name, key in keys.items() if name.startswith(part) or key.startswith(part)}
-    aligned = _aligned({name: key for name, key in (inside or keys).items() if key in stored}, shapes, part)
-    outside = _outside(part, shapes, own, models) if part and not inside else []
-    if len(outside) == len(shapes):
+    inside = {name: key for name, key in keys.items() if is_inside(name, part) or is_inside(key, part)}
+    there = {name: key for name, key in keys.items() if key in stored}
+    aligned = _aligned({name: key for name, key in there.items() if name in (inside or keys)}, shapes, part)
+    if part and inside:
+        everywhere = _aligned(there, shapes, part)
+        outside = [name for name in shapes if name in everywhere and name not in aligned]
+    else:
+        outside = _outside(part, shapes, own, models) if part else []
+    if not inside and len(outside) == len(shapes):
         raise _no_part(part, source, [name.removeprefix(own) for name in shapes], keys or stored)
     wanted = {name: shape for name, shape in shapes.items() if not _is_any(name, exclude, own) and name not in outside}
     found = {name: aligned[name] for name in wanted if name in aligned}
@@ -93,11 +102,11 @@ def match(
             # A graph reads them later, when an error would not name the file.
             reader.get_tensor(key)
     if not taken and (fits := [name for name in shapes if name in aligned and name not in wanted]):
+        key, given = ("exclude", ", ".join(exclude)) if exclude else ("prefix", part)
         raise UserCodeError(
-            f"trainer.warm_start.exclude: {', '.join(exclude)} excludes all weights in {source} that match this model: "
-            f"{_named(fits)}",
-            expected="patterns that leave some of them",
-            todo="remove a pattern, or remove trainer.warm_start",
+            f"trainer.warm_start.{key}: {given} excludes all weights in {source} that match this model: {_named(fits)}",
+            expected="patterns that leave some of them" if exclude else "the name of a part with some of them",
+            todo=f"correct {key}, or remove it",
         )
     if not taken:
         # The newer files have no names: see KerasFile.
@@ -141,19 +150,26 @@ def _outside(part: str, names: Iterable[str], own: str, models: Sequence[tf.kera
         _name(each)
         for model in models
         for path, layer in layers_of(model)
-        if any("/".join([*path[place:], ""]).startswith(part) for place in range(len(path)))
+        if is_within(path, part)
         for each in layer.weights
     }
-    return [name for name in names if not (name in inner or name.startswith((part, own + part)))]
+    return [
+        name
+        for name in names
+        if not (name in inner or is_inside(name, part) or is_inside(name.removeprefix(own), part))
+    ]
 
 
 def _no_part(part: str, source: str, names: Sequence[str], stored: Iterable[str]) -> UserCodeError:
     stored = [*stored]
-    near = " or ".join(f"`{each}`" for each in (nearest(part, names), nearest(part, stored)) if each)
+    if any(each.startswith(part) for each in (*names, *stored)):
+        near = f"`{part}*`"
+    else:
+        near = " or ".join(f"`{each}`" for each in (nearest(part, names), nearest(part, stored)) if each)
     return UserCodeError(
         f"trainer.warm_start.prefix: no variable begins with `{one_line(part)}`, neither of the model nor in {source}",
         expected=f"how some begin: of the model {_named(names)}; there {_named(stored)}",
-        todo=f"did you mean the beginning of {near}?" if near else "correct it, or remove it",
+        todo=f"did you mean {near}?" if near else "correct it, or remove it",
     )
 
 
@@ -218,8 +234,9 @@ def _aligned(keys: Mapping[str, str], shapes: Mapping[str, Any], part: str = "")
     """
     options = [dict(keys)]
     if part:
-        options.append({name.removeprefix(part).lstrip("/"): key for name, key in keys.items()})
-        options.append({part + name: key for name, key in keys.items()})
+        first = f"{part.rstrip('/')}/"
+        options.append({name.removeprefix(first): key for name, key in keys.items()})
+        options.append({first + name: key for name, key in keys.items()})
     for scope in sorted({name.partition("/")[0] for name in keys}):
         inner = f"{scope}/"
         options.append({name.removeprefix(inner): key for name, key in keys.items() if name.startswith(inner)})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import io
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import h5py
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.user_models.freezing import layers_of, own_weights
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import keras2
 
 _LAYERS, _MODEL, _IN_ARCHIVE = "layer_names", "model_weights", "model.weights.h5"
@@ -56,17 +58,22 @@ class KerasFile:
         """Returns a variable's value."""
         return np.asarray(self._root[key])
 
-    def named(self, models: Sequence[tf.keras.Model]) -> dict[str, str]:
+    def named(self, models: Sequence[tf.keras.Model], names: Container[str], part: str = "") -> dict[str, str]:
         """Returns the keys by the names of variables: in this file, and of these models.
 
         Args:
             models: Those that may be the file's, or contain it.
+            names: Of the variables that are searched.
+            part: The name of the model that is the file's, if it is known.
+
+        Raises:
+            UserCodeError: Several models fit the file equally well.
         """
         inner = {id(layer): layer for model in models for _, layer in layers_of(model)}
         if not self._by_name:
+            known = {id(layer) for model in models for path, layer in layers_of(model) if is_within(path, part)}
             parts = [each for each in inner.values() if isinstance(each, tf.keras.Model)]
-            found = [self._placed(_places(part), root) for part in parts for root in self._roots()]
-            return max(found, key=lambda each: each[0], default=(0, {}))[1]
+            return self._best([each for each in parts if id(each) in known] or parts, names)
         times: dict[str, list[str]] = {}
         for layer, keys in self._layers.items():
             for key in keys:
@@ -78,6 +85,21 @@ class KerasFile:
             if names and not named.keys() & set(names) and len(self._layers.get(layer.name, ())) == len(names):
                 named.update(zip(names, self._layers[layer.name]))
         return named
+
+    def _best(self, parts: Sequence[tf.keras.Model], names: Container[str]) -> dict[str, str]:
+        """Returns the keys of the model that fits the file best."""
+        found = [(*self._placed(_places(part), root), part.name) for part in parts for root in self._roots()]
+        # A model that was made for a check is in no graph.
+        found = [each for each in found if any(name in names for name in each[1])]
+        fitting, best, name = max(found, key=lambda each: each[0], default=(0, {}, ""))
+        others = [other for count, keys, other in found if count == fitting and best.keys().isdisjoint(keys)]
+        if fitting and others:
+            raise UserCodeError(
+                f"trainer.warm_start.weights: {name} and {others[0]} in the model fit the file equally well",
+                expected="a file that fits one of them better, or trainer.warm_start.prefix",
+                todo=f"name the one that is meant: prefix: {name}, or prefix: {others[0]}",
+            )
+        return best
 
     def _roots(self) -> list[str]:
         """Returns the places in the file of what may be a model."""
@@ -94,6 +116,17 @@ class KerasFile:
                 found.update({_plain(each.name): key for each, key in zip(own, keys)})
                 fitting += sum(each.shape.as_list() == self._shapes[key] for each, key in zip(own, keys))
         return fitting, found
+
+
+def is_inside(name: str, part: str) -> bool:
+    """Returns whether a name begins with the components of a part, which may be a pattern."""
+    part = part.rstrip("/")
+    return not part or any(fnmatch.fnmatchcase(name, each) for each in (part, f"{part}/*"))
+
+
+def is_within(path: Sequence[str], part: str) -> bool:
+    """Returns whether a layer, by the names of those that contain it and its own, is in a part of the model."""
+    return any(is_inside("/".join(path[place:]), part) for place in range(len(path)))
 
 
 def write_checkpoint(prefix: str, values: Mapping[str, np.ndarray]) -> None:

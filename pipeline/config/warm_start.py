@@ -37,7 +37,7 @@ class WarmStart(Section):
     )
     exclude: tuple[str, ...] = Field((), "variables to initialize anew, by patterns of their names: ['logits/*']")
     prefix: str = Field(
-        "", "load only variables whose names begin with it, in the file or else in the model: 'base/', 'block_1'"
+        "", "load only this layer or model, by its name in the file or else in the network: 'base', or a pattern"
     )
     resume: bool = Field(False, "resume at the checkpoint's step, with the optimizer's slots")
 

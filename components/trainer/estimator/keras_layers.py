@@ -11,7 +11,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
-from tfx_estimator.model_fn.user_models.freezing import Freezer, leave_out
+from tfx_estimator.model_fn.user_models.freezing import Freezer, leave_out, refuse_updates
 from tfx_estimator.pipeline.base.stack import keras2
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
@@ -42,6 +42,8 @@ def freeze(estimator: tf.estimator.Estimator, patterns: Sequence[str], report: C
         finally:
             _FREEZER.reset(token)
         context, trains = tf.distribute.get_replica_context(), kwargs.get("mode", ModeKeys.TRAIN) == ModeKeys.TRAIN
+        if trains:
+            refuse_updates(spec.train_op)
         # The other replicas get the variables of the first.
         if trains and (context is None or tf.get_static_value(context.replica_id_in_sync_group) == 0):
             report(freezer.check())

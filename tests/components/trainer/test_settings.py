@@ -114,6 +114,24 @@ def test_an_operational_value_changes_only_the_blanked_property(name):
     assert Settings.of(other).trainer == Settings(declaration={"trainer": changed}).trainer
 
 
+def test_the_keys_of_releases_without_a_field_stay_the_same():
+    def key(**trainer: Any) -> dict[str, Any]:
+        return json.loads(Settings(declaration={"trainer": trainer}).to_properties()[SETTINGS_KEY])
+
+    begins = {"checkpoint": "model.ckpt-9"}
+    trainer = key(warm_start=begins)["declaration"]["trainer"]
+    assert "freeze" not in trainer
+    assert trainer["warm_start"].keys() == {"checkpoint", "model", "blessed", "vocabularies", "exclude", "resume"}
+    for changed in (
+        key(freeze=["base"]),
+        key(warm_start={**begins, "prefix": "base"}),
+        key(warm_start={"weights": "a"}),
+    ):
+        assert changed not in (key(), key(warm_start=begins))
+    read = Settings.of(Settings(declaration={"trainer": {"freeze": ["base"], "warm_start": begins}}).to_properties())
+    assert (read.section.freeze, read.section.warm_start.checkpoint) == (("base",), "model.ckpt-9")
+
+
 @pytest.mark.parametrize(
     ("distribution", "keyed"),
     [

@@ -75,6 +75,15 @@ def test_a_frozen_part_stays_as_its_file_is_under_a_strategy(weights, tmp_path, 
     assert np.abs(found["logits/kernel"] - 1).max() > 0
 
 
+def test_a_part_that_its_function_loads_stays_as_loaded(weights, tmp_path):
+    weights_given.write(str(tmp_path))
+    params = {"way": "file", "frozen": False, "folder": str(tmp_path)}
+    found = weights(path="estimator", **{**SMALL, "params": params})
+    given = weights_given.weights()
+    assert unmoved(found, given) == given.keys()
+    assert np.abs(found["logits/kernel"] - 1).max() > 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "model", "form"),

@@ -132,3 +132,43 @@ def test_what_matches_nothing_is_refused_with_the_nearest_of_both(tmp_path):
     (tmp_path / "cut.h5").write_bytes((tmp_path / "model.h5").read_bytes()[:3000])
     with refused(UserCodeError, f"trainer.warm_start: the file {tmp_path}/cut.h5 is damaged or incomplete: "):
         match(str(tmp_path / "cut.h5"), {"first/kernel": [8, 8]}, ())
+
+
+def mobile() -> tf.keras.Model:
+    hidden = image = tf.keras.Input([8])
+    for name in ("block_1", "block_1_end", "block_10"):
+        hidden = layers.Dense(8, name=name)(hidden)
+    return tf.keras.Model(image, hidden)
+
+
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_a_prefix_takes_whole_components_of_names(tmp_path, form):
+    path, given = saved(mobile(), tmp_path, form)
+    for part, last in (("block_1", {"block_1"}), ("block_1/", {"block_1"}), ("block_1_*", {"block_1_end"})):
+        model = mobile()
+        matched = warm_keras(model, path, (), part)
+        loaded = {name for name in given if name.partition("/")[0] in last}
+        assert matched.keys.keys() == equal(model, given) == loaded
+        assert matched.left.startswith("4 outside of trainer.warm_start.prefix: block_1")
+        assert "not there" not in matched.left
+
+
+def two_towers() -> tf.keras.Model:
+    image, towers = tf.keras.Input([8]), []
+    for tower in ("one", "two"):
+        own = tf.keras.Input([8])
+        towers.append(tf.keras.Model(own, layers.Dense(8, name=f"{tower}_in")(own), name=tower))
+    return tf.keras.Model(image, layers.Dense(3, name="head")(towers[0](image) + towers[1](image)))
+
+
+def test_a_file_that_fits_two_models_needs_a_prefix(tmp_path):
+    path, given = saved(two_towers().get_layer("two"), tmp_path, "model.weights.h5")
+    with refused(UserCodeError, "trainer.warm_start.weights: one and two in the model fit the file") as caught:
+        warm_keras(two_towers(), path, ())
+    assert "prefix: two" in caught.value.todo
+    for part in ("two", "two/"):
+        model = two_towers()
+        assert warm_keras(model, path, (), part).keys.keys() == equal(model, given) == given.keys()
+    one = two_towers()
+    warm_keras(one, path, (), "one")
+    np.testing.assert_array_equal(values(one)["one_in/kernel"], given["two_in/kernel"])
