@@ -53,14 +53,15 @@ class S3Claim:
     """A claim in S3, changed only if the object still has the ETag that was `seen`."""
 
     def __init__(self, path: str) -> None:
-        from tfx_estimator.pipeline.base.s3 import store
+        from tfx_estimator.pipeline.base.s3 import asking, store
 
         self._store, self._path, self._place = store, path, store.Place.of(path)
+        self._absent, self._refused = asking.AbsentError, asking.RefusedError
         self._is_kept = False
 
     def read(self, seconds: float = LONG) -> Optional[dict[str, Any]]:
         """Returns the claim and its ETag, if any."""
-        with store_errors(self._path), contextlib.suppress(self._store.AbsentError):
+        with store_errors(self._path), contextlib.suppress(self._absent):
             content, etag = self._store.read_whole(self._place, seconds)
             return {**json.loads(content), "generation": etag}
         return None
@@ -72,7 +73,7 @@ class S3Claim:
             self._store.write_whole(self._place, content, seen["generation"] if seen else None, seconds)
             # Some servers ignore conditions without a word. On the others this changes nothing.
             for wrong in (None, '"0"') if not self._is_kept else ():
-                with contextlib.suppress(self._store.RefusedError):
+                with contextlib.suppress(self._refused):
                     self._store.write_whole(self._place, content, wrong, seconds)
                     raise PipelineError(
                         f"{self._path}: this store ignores the condition of a write (If-None-Match, If-Match), so two "

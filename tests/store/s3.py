@@ -12,7 +12,7 @@ from unittest import mock
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tfx_estimator.pipeline.base.s3 import store
+from tfx_estimator.pipeline.base.s3 import asking, store
 
 BUCKET = "some-bucket"
 ADDRESS = f"s3://{BUCKET}"
@@ -81,7 +81,7 @@ class S3:
         self._server.server_close()
 
     def names(self, prefix: str = "") -> list[str]:
-        found = store.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", ())
+        found = asking.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", ())
         return [each["Key"] for each in found]
 
     def _serve(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -110,7 +110,7 @@ def serving() -> Iterator[S3]:
     server = S3()
     try:
         with mock.patch.dict(os.environ, server.environment), fresh():
-            store.client().create_bucket(Bucket=BUCKET)
+            asking.client().create_bucket(Bucket=BUCKET)
             yield server
             empty()
     finally:
@@ -121,14 +121,14 @@ def serving() -> Iterator[S3]:
 def fresh(patience: Optional[float] = None) -> Iterator[None]:
     """Makes this process as if it had asked no store yet."""
     with (
-        mock.patch.object(store, "_clients", {}),
-        mock.patch.object(store, "_given_up", []),
-        mock.patch.dict(os.environ, {} if patience is None else {store.PATIENCE: str(patience)}),
+        mock.patch.object(asking, "_clients", {}),
+        mock.patch.object(asking, "_given_up", []),
+        mock.patch.dict(os.environ, {} if patience is None else {asking.PATIENCE: str(patience)}),
     ):
         yield
 
 
 def empty() -> None:
     """Removes all objects."""
-    with contextlib.suppress(store.AbsentError):
+    with contextlib.suppress(asking.AbsentError):
         store.remove_tree(store.Place(BUCKET, ""))

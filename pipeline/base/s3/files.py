@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.base.s3 import store
+from tfx_estimator.pipeline.base.s3.asking import AbsentError, RefusedError
 from tfx_estimator.pipeline.base.s3.store import Place
 
 # Bytes of the first block of a file, which is often all of it, and of the others; and how many are kept.
@@ -49,7 +50,7 @@ class Reader:
         """Returns the reader of a file's present version; raises AbsentError, or RefusedError for a folder."""
         found = store.stat(place)
         if found.is_folder:
-            raise store.RefusedError("IsFolder", 412, f"{place} is a folder")
+            raise RefusedError("IsFolder", 412, f"{place} is a folder")
         content = b""
         if found.size <= _FIRST:
             # At once with its ETag: it may be replaced between two requests, as TensorFlow's `checkpoint` is.
@@ -87,7 +88,7 @@ class Reader:
     def _fetch(self, start: int, end: int) -> bytes:
         found = store.read(self._place, start, end - start, self._etag)
         if len(found) != end - start:
-            raise store.RefusedError("Truncated", 0, f"{self._place}: {len(found)} of {end - start} bytes from {start}")
+            raise RefusedError("Truncated", 0, f"{self._place}: {len(found)} of {end - start} bytes from {start}")
         return found
 
     def _keep(self, key: tuple[Reader, int], block: bytes) -> None:
@@ -119,7 +120,7 @@ class Writer:
         descriptor, self._path = tempfile.mkstemp(prefix="s3-")
         os.close(descriptor)
         if appends:
-            with contextlib.suppress(store.AbsentError):
+            with contextlib.suppress(AbsentError):
                 store.download(place, self._path)
         self._file = open(self._path, "ab")  # noqa: SIM115 (closed by the caller)
         self._changed, self._next, self._pid = True, time.monotonic() + _FLUSH_SECONDS, os.getpid()

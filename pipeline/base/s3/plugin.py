@@ -19,6 +19,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.s3 import store
+from tfx_estimator.pipeline.base.s3.asking import AbsentError, RefusedError, UnansweredError
 from tfx_estimator.pipeline.base.s3.files import OutOfRangeError, Reader, Writer
 from tfx_estimator.pipeline.base.s3.store import Place
 
@@ -350,7 +351,7 @@ def _place(path: bytes) -> Place:
 def _check_folder(place: Place) -> bool:
     """Raises for a file: TensorFlow asks the status, not the result."""
     if not store.stat(place).is_folder:
-        raise store.RefusedError("NotAFolder", 412, f"{place} is no folder")
+        raise RefusedError("NotAFolder", 412, f"{place} is no folder")
     return True
 
 
@@ -367,11 +368,11 @@ def _create(place: Place) -> None:
 
 def _code(error: Exception) -> tuple[int, str]:
     """Returns TensorFlow's code and the message of an error."""
-    if isinstance(error, store.AbsentError):
+    if isinstance(error, AbsentError):
         return _NOT_FOUND, str(error)
-    if isinstance(error, store.RefusedError):
+    if isinstance(error, RefusedError):
         return _REFUSALS.get(error.status, _UNAUTHENTICATED if "Credential" in error.code else _UNKNOWN), str(error)
-    if isinstance(error, store.UnansweredError):
+    if isinstance(error, UnansweredError):
         return _UNAVAILABLE, str(error)
     if isinstance(error, _ExistsError):
         return _EXISTS, str(error)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.gpu_checks import note_machines
-from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
+from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, is_address, is_path
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
 from tfx_estimator.pipeline.platforms import registry
 from tfx_estimator.pipeline.user_data.embedded_tables import TABLES, place_of
@@ -110,7 +110,7 @@ def _read_only(case: Case) -> Any:
 
 def _unreached(path: str) -> str:
     """Returns why no step can read or write the path."""
-    return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
+    return "of object stores, the steps use Cloud Storage alone" if is_address(path) else OF_THIS_MACHINE
 
 
 DEPLOY = (

@@ -158,8 +158,8 @@ def test_ctrl_c_ends_with_130(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "option", "given", "text"),
     [
-        (["run", "digits", "--workdir"], "--workdir", "s3://bucket/runs", "the only object store"),
-        (["execute", "mine.json", "--root"], "--root", "s3://bucket/runs", "the only object store"),
+        (["run", "digits", "--workdir"], "--workdir", "hdfs://node/runs", "the object stores"),
+        (["execute", "mine.json", "--root"], "--root", "hdfs://node/runs", "the object stores"),
         ([*BENCH, "--workdir"], "--workdir", "gs://bucket/x.yaml", "this is an address"),
         ([*BENCH, "--output"], "--output", "gs://bucket/x.yaml", "this is an address"),
         (["copy", "digits"], "FILE", "gs://bucket/x.yaml", "this is an address"),

@@ -76,7 +76,7 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("s3://bucket/x.csv", "TensorFlow reads and writes by default"),
+        ("hdfs://node/x.csv", "the object stores that are read and written here"),
         ("$HOME/x", "environment variables are expanded only in braces"),
         ("~nosuchuser/x", "there is no user 'nosuchuser'"),
     ],

@@ -35,7 +35,7 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str, str], str]:
 
 @pytest.mark.parametrize(
     ("workdir", "message"),
-    [("s3://bucket/runs", "the only object store"), ("", "it names no folder"), ("~nosuchuser/x", "there is no user")],
+    [("hdfs://node/runs", "the object stores"), ("", "it names no folder"), ("~nosuchuser/x", "there is no user")],
 )
 def test_an_address_that_cannot_hold_runs_is_refused(refused, tmp_path, workdir, message):
     assert f"WORKDIR {workdir}: " in (error := refused("digits", workdir))

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tests.root import ROOT
 from tests.store.s3 import ADDRESS, BUCKET, S3, empty, fresh, serving
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.base.s3 import store
+from tfx_estimator.pipeline.base.s3 import asking, store
 
 pytest.importorskip("moto")
 gfile = tf.io.gfile
@@ -115,7 +115,7 @@ def test_more_objects_than_a_page_are_all_found_and_removed(server, monkeypatch)
     with ThreadPoolExecutor(8) as pool:
         [
             *pool.map(
-                lambda n: store.client().put_object(Bucket=BUCKET, Key=f"{place.prefix}{n:04}", Body=b""), range(120)
+                lambda n: asking.client().put_object(Bucket=BUCKET, Key=f"{place.prefix}{n:04}", Body=b""), range(120)
             )
         ]
     assert gfile.listdir(f"{ADDRESS}/many") == [f"{number:04}" for number in range(120)]
