@@ -48,7 +48,7 @@ def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path, cli):
     [
         ("local_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
         ("vertex_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
-        ("local_runner", "WORKDIR", "s3://bucket/runs", "WORKDIR s3://bucket/runs: "),
+        ("local_runner", "WORKDIR", "hdfs://node/runs", "WORKDIR hdfs://node/runs: "),
     ],
 )
 def test_a_copied_script_reads_environment_variables(tmp_path, monkeypatch, cli, capsys, name, variable, value, text):
