@@ -124,7 +124,6 @@ class Writer:
                 store.download(place, self._path)
         self._file = open(self._path, "ab")  # noqa: SIM115 (closed by the caller)
         self._changed, self._next, self._pid = True, time.monotonic() + _FLUSH_SECONDS, os.getpid()
-
         _writers.add(self)
 
     def settle(self) -> None:

@@ -30,8 +30,8 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, address: str) -> Place:
         """Parses an address."""
-        bucket, *names = filter(None, address.removeprefix(SCHEME).split("/"))
-        return cls(bucket, "/".join(names))
+        bucket, _, key = address.removeprefix(SCHEME).partition("/")
+        return cls(bucket, "/".join(filter(None, key.split("/"))))
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.bucket}/{self.key}"

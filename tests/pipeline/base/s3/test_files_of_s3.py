@@ -18,6 +18,9 @@ import tensorflow as tf
 from tests.root import ROOT
 from tests.store.s3 import ADDRESS, BUCKET, S3, empty, fresh, serving
 from tests.waiting import wait_until
+from tfx_estimator.components.trainer.checkpoint import check_answers
+from tfx_estimator.components.trainer.estimator.checkpoints import last_step
+from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.s3 import asking, store
 
 pytest.importorskip("moto")
@@ -204,8 +207,18 @@ def test_whoever_took_an_outage_for_an_empty_store_cannot_write():
         assert tf.train.load_variable(latest, "v/.ATTRIBUTES/VARIABLE_VALUE") == 1.0
 
 
+def test_no_checkpoint_is_believed_only_of_a_store_that_answers():
+    with serving() as server:
+        assert last_step(f"{ADDRESS}/training") is None
+        with fresh(patience=1), server.away(), pytest.raises(TrainingError, match="did not answer for 1 s") as caught:
+            check_answers(f"{ADDRESS}/training")
+        assert caught.value.retryable
+
+
 def test_a_wrong_bucket_and_a_lack_of_credentials_are_said(monkeypatch):
     assert not gfile.exists("s3://no-such-bucket/a")
+    with pytest.raises(tf.errors.UnknownError, match="Invalid bucket name"):
+        gfile.exists("s3://")
     with (
         pytest.raises(tf.errors.NotFoundError, match="NoSuchBucket"),
         gfile.GFile("s3://no-such-bucket/a", "w") as file,
