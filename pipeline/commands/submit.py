@@ -135,13 +135,17 @@ def _submit(args: argparse.Namespace) -> int:
 
     loaded = load(args.source, [*args.overrides, *_as_overrides(args)], args.target)
     platform = BY_NAME[args.target]
+    declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
+    service_of = platform.part("service")
+    note = service_of.place_of(deploy, args.target, **{option: getattr(args, option) for option in _PLACES})
+    folder = args.folder or os.path.join("submitted", declaration.name)
+    if not args.dry_run:
+        # Missing credentials are reported before the seconds that compiling takes.
+        with_retries(lambda: service_of.connect(note, folder), _show, START_SECONDS).close()
     with quiet(os.devnull):  # hides what TensorFlow and others print on import
         from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
         compiled = compile_declaration(loaded, args.target)
-    declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
-    service_of = platform.part("service")
-    note = service_of.place_of(deploy, args.target, **{option: getattr(args, option) for option in _PLACES})
     for line in _plan(loaded, compiled, note, args.runs):
         say(one_line(line))
     for remark in loaded.remarks:
@@ -152,7 +156,7 @@ def _submit(args: argparse.Namespace) -> int:
     if not (args.yes or _agrees(f"submit {declaration.name} to {args.target}? [y/N] ")):
         say("nothing was submitted")
         return 0
-    folder = _write(args.folder or os.path.join("submitted", declaration.name), compiled, platform.file)
+    folder = _write(folder, compiled, platform.file)
     # Not every compiled file contains the service account, so it is added to the digest.
     contents = f"{compiled.text}{deploy.service_account or ''}"
     digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]

@@ -219,6 +219,14 @@ def test_it_is_submitted_followed_and_found_again(submit):
         assert "has ended already: SUCCEEDED" in submit(server, "--cancel", note["job"], whole=False)[1]
 
 
+def test_missing_credentials_are_reported_before_compiling(submit, monkeypatch, tmp_path):
+    monkeypatch.setattr(compiling, "compile_declaration", Mock(side_effect=AssertionError("compiled")))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
+    code, _, err = submit(None, "--yes")
+    assert (code, "there are no credentials of Google Cloud" in err) == (6, True)
+    assert not Path("submitted").exists()
+
+
 def test_it_is_cancelled(submit):
     with PipelineService([RUNNING]) as server:
         code, out, _ = submit(server, "--yes")
