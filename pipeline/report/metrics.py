@@ -94,6 +94,18 @@ def format_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> li
     ]
 
 
+def compare_metrics(summary: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Returns each metric's name and value; with a baseline its value there, and the change."""
+    metrics, names = summary.get("metrics") or {}, summary.get("label_names") or ()
+    rows = []
+    for name, value in metrics.items():
+        if name != COUNT and not _is_diff(name, metrics):
+            change = metrics.get(f"{name}{DIFF}")
+            of_baseline = ("", "") if change is None else (show_metric((value or 0) - change), f"{change:+.4f}")
+            rows.append((metric_name(name, names).removeprefix(PREFIX), show_metric(value), *of_baseline))
+    return rows
+
+
 def slice_tables(summary: Mapping[str, Any]) -> list[SliceTable]:
     """Returns a table for each feature of the slices."""
     names = summary.get("label_names") or ()

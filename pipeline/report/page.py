@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-from tfx_estimator.pipeline.base.text import duration, printable
+from tfx_estimator.pipeline.base.text import duration, one_line, printable
 
 _A_MINUTE = 60
 _LONGEST = 300
@@ -46,11 +46,13 @@ def attempt(make: Callable[..., Any], *args: Any) -> Any:
 
 
 def render(template: str, **values: Any) -> str:
-    """Renders a template, with HTML escaped."""
+    """Renders a template; values are escaped in HTML, and in Markdown by the filter `cell`."""
     loader = PackageLoader("tfx_estimator.pipeline.report", ".")
-    environment = Environment(loader=loader, autoescape=True, finalize=_finalize, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=loader, autoescape=".html" in template, finalize=_finalize, trim_blocks=True, lstrip_blocks=True
+    )
     environment.tests["missing"] = lambda value: isinstance(value, Missing)
-    environment.filters.update(seconds=show_seconds, percent=show_percent, number=show_number)
+    environment.filters.update(seconds=show_seconds, percent=show_percent, number=show_number, cell=_cell)
     return environment.get_template(template).render(**values)
 
 
@@ -73,6 +75,11 @@ def show_number(value: float | None) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def _cell(text: Any) -> str:
+    """Escapes what would be markup in a table of Markdown, which may contain HTML."""
+    return one_line(str(text)).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
 
 
 def _finalize(value: Any) -> Any:

@@ -52,7 +52,7 @@ def write_report(run: Run, path: str) -> None:
         "data": data,
         "columns": (of_table := is_of_table(outputs)),
         "described": attempt(describe_columns, outputs) if of_table else attempt(_describe, data),
-        "declared": _declared(run.text),
+        "declared": declared_lines(run.text),
         "versions": run.summary.get("versions") or read_versions(),
         "versions_are_of_the_run": "versions" in run.summary,
     }
@@ -91,7 +91,7 @@ def _describe(data: Any) -> Any:
     return describe(data, read_statistics(data))
 
 
-def _declared(text: str) -> Sequence[dict[str, Any]]:
+def declared_lines(text: str) -> Sequence[dict[str, Any]]:
     """Returns the declaration's lines: `text`, `path` of the value, its `origin`, and `chosen` if it is no default."""
     lines: list[dict[str, Any]] = []
     path: list[str] = []

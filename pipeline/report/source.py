@@ -22,6 +22,7 @@ from tfx_estimator.pipeline.config.yaml_text import leaves
 from tfx_estimator.pipeline.folders import former_home, rebased
 
 DECLARATION, SUMMARY, REPORT = "declaration.yaml", "summary.json", "report.html"
+CARD = "model_card.md"
 # Entries with a path in the pipeline's folder; the first tells where that folder was during the run.
 _PLACES = ("model_run", "model", "pushed")
 _MODEL_RUN = "artifacts/Trainer/model_run/[0-9]+"

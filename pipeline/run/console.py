@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.table import check_kept
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.report.source import DECLARATION, REPORT
+from tfx_estimator.pipeline.report.source import CARD, DECLARATION, REPORT
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.join import Rendezvous
 from tfx_estimator.pipeline.run.summary import INTERRUPTED, Summary, recorded
@@ -122,15 +122,16 @@ def _collect(results: Summary, folders: PipelineFolders) -> None:
 
 @contextlib.contextmanager
 def reported(results: Summary, view: View, logs: str) -> Iterator[None]:
-    """Writes the report when the context exits, unless the run was interrupted."""
+    """Writes the report, and a model's card, when the context exits, unless the run was interrupted."""
     try:
         yield
     finally:
         if results.state != INTERRUPTED:
-            path = os.path.join(logs, REPORT)
-            view.finish(
-                *(results, logs, "report", "making the report", "it could not be made"), lambda: _report(logs, path)
-            )
+            texts = "making the report", "it could not be made"
+            view.finish(results, logs, "report", *texts, lambda: _report(logs, os.path.join(logs, REPORT)))
+            if results.model:
+                texts = "writing the model card", "it could not be written"
+                view.finish(results, logs, "model card", *texts, lambda: _card(logs, os.path.join(logs, CARD)))
 
 
 def _report(logs: str, path: str) -> str:
@@ -139,3 +140,11 @@ def _report(logs: str, path: str) -> str:
 
     write_report(read_run(logs), path)
     return f"{'report':<{COLUMN}} {path}"
+
+
+def _card(logs: str, path: str) -> str:
+    from tfx_estimator.pipeline.report.model_card import write_card
+    from tfx_estimator.pipeline.report.source import read_run
+
+    write_card(read_run(logs), path)
+    return f"{'model card':<{COLUMN}} {path}"

@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.report.source import DECLARATION, REPORT, SUMMARY, Run
+from tfx_estimator.pipeline.report.source import CARD, DECLARATION, REPORT, SUMMARY, Run
 from tfx_estimator.pipeline.run.summary import FAILED, INTERRUPTED, Summary
 from tfx_estimator.pipeline.run.table import COLUMN
 from tfx_estimator.pipeline.run.view import View
@@ -38,7 +38,7 @@ _OWN_SHARE = 5 / 6
 # By default the client waits 2 minutes for a response, and retries seven times.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "15", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 _SQLITE = "sqlite:///"
-_FILES = (REPORT, SUMMARY, DECLARATION)
+_FILES = (REPORT, CARD, SUMMARY, DECLARATION)
 # MLflow's limits: metrics and parameters in a batch, and the length of a parameter.
 _METRICS, _PARAMETERS, _LENGTH = 1000, 100, 500
 _FOREIGN = re.compile(r"[^\w./ -]", re.ASCII)

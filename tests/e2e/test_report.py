@@ -65,6 +65,9 @@ def test_the_report_of_a_run_shows_its_results(digits_run, served_digits, browse
     check_page(browser, page)
     browser.open(page, DESKTOP)
     assert "Left out" not in browser.evaluate("document.body.innerText")
+    card = (digits_run.logs / "model_card.md").read_text()
+    assert f"model card    {digits_run.logs / 'model_card.md'}\n" in digits_run.output
+    assert f"| accuracy | {digits_run.summary['accuracy']:.4f} |" in card
     results, labels, probabilities = digits_run.summary, served_digits["labels"], served_digits["probabilities"]
     guesses = probabilities.argmax(axis=1)
 

@@ -91,7 +91,7 @@ def check(record: Any, finished: Finished) -> None:
     assert record["params"]["trainer.seed"] == "42"
     assert record["tags"]["pushed"] == summary["pushed"]
     assert record["tags"]["blessed"] == "True"
-    assert sorted(record["files"]) == ["declaration.yaml", "report.html", "summary.json"]
+    assert sorted(record["files"]) == ["declaration.yaml", "model_card.md", "report.html", "summary.json"]
     assert record["report"] == (finished.logs / "report.html").read_text()
 
 
