@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: help stack install run test test-faults test-all bytecode check lock bench bench-accuracy clean
+.PHONY: help stack install run test test-faults test-all bytecode check lock release bench bench-accuracy clean
 
 # The newest stack that this machine supports, unless STACK is set: the wheels of tfx1.21 need glibc 2.39.
 GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),0)
@@ -30,6 +30,8 @@ UNFINISHED := $(VENV)/.installing
 # `uv` from PATH, or else our own in .uv/, with the version and hash of requirements/uv.txt.
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 
+# The project's address, for the metadata of the wheel and the site.
+export REPOSITORY ?=
 PRESET ?= digits
 RUN_ARGS ?=
 PYTEST_ARGS ?=
@@ -78,6 +80,9 @@ lock: | $(UV)  ## write the lock files of STACK from setup.py (UPGRADE=1: newest
 	$(COMPILE) --extra dev --constraint $(LOCK) --output-file $(DEV_LOCK)
 	sed -n 's/^tensorflow==\([^ ]*\).*/tensorflow-cpu==\1/p' $(LOCK) | $(UV) pip compile - --no-deps $(LOCKED) | \
 	  $(PYTHON) requirements/image_lock.py
+
+release: stack $(STAMP)  ## make dist/VERSION from the commit with the tag vVERSION: wheel, sdist, locks, changes, checksums
+	@.ci/release $(PYTHON)
 
 bench: stack $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)

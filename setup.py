@@ -1,5 +1,6 @@
 """tfx-estimator: declarative, distributed TFX pipelines for tf.estimator code."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -143,6 +144,8 @@ setup(
     name="tfx-estimator",
     version=VERSION,
     description="Declarative, distributed TFX pipelines for tf.estimator code",
+    # The Makefile's setting.
+    url=os.environ.get("REPOSITORY") or None,
     license="Apache-2.0",
     license_files=["LICENSE"],
     classifiers=["License :: OSI Approved :: Apache Software License"],

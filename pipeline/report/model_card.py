@@ -1,4 +1,4 @@
-"""Writes a run's model card: its data, metrics by slice, baseline, declaration and stack, as Markdown; needs no TensorFlow."""
+"""Writes a model card as Markdown: data, metrics by slice, baseline, declaration and stack; needs no TensorFlow."""
 
 from __future__ import annotations
 
