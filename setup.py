@@ -148,7 +148,6 @@ setup(
     url=os.environ.get("REPOSITORY") or None,
     license="Apache-2.0",
     license_files=["LICENSE"],
-    classifiers=["License :: OSI Approved :: Apache Software License"],
     python_requires=">=3.10,<3.14",
     # src/tfx_estimator links to each top-level folder, because users' projects also have a `pipeline` or `data`.
     package_dir={"": "src"},
