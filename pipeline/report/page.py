@@ -45,9 +45,9 @@ def attempt(make: Callable[..., Any], *args: Any) -> Any:
         return Missing(f"It could not be made: {type(error).__name__}: {str(error)[:_LONGEST]}")
 
 
-def render(template: str, **values: Any) -> str:
-    """Renders a template; values are escaped in HTML, and in Markdown by the filter `cell`."""
-    loader = PackageLoader("tfx_estimator.pipeline.report", ".")
+def render(template: str, package: str = "tfx_estimator.pipeline.report", **values: Any) -> str:
+    """Renders a package's template; values are escaped in HTML, and in Markdown by the filter `cell`."""
+    loader = PackageLoader(package, ".")
     environment = Environment(
         loader=loader, autoescape=".html" in template, finalize=_finalize, trim_blocks=True, lstrip_blocks=True
     )

@@ -25,6 +25,7 @@ PROG = "tfx-estimator"
 VERBS = (
     "run",
     "predict",
+    "serve",
     "report",
     "runs",
     "convert",
@@ -47,7 +48,7 @@ VERBS = (
 # Long-running verbs, which a separate process watches.
 _LONG = ("run", "predict", "compare", "bench", "execute")
 # Verbs, besides validate --deep, that may open data or a model: TensorFlow and TFDS leave temporary folders.
-_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert", "data")
+_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert", "data", "serve")
 _INTERRUPTED = 130
 # Shell completion of values: declarations, runs and folders are all files.
 _COMPLETED = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
