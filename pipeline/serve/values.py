@@ -227,7 +227,7 @@ def to_json(values: np.ndarray, as_bytes: bool = False) -> Any:
 
 
 def to_examples(document: Mapping[str, Any]) -> list[bytes]:
-    """Returns the serialized tf.Examples of a request of `classify` or `regress`, each with the features of `context`."""
+    """Returns the serialized tf.Examples of `classify` or `regress`, each with the features of `context`."""
     rows = document.get("examples")
     if "examples" not in document:
         raise RequestError("When method is classify, key 'examples' is expected and was not found")
