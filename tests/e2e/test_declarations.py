@@ -29,7 +29,7 @@ NOT_RUN = {
     "docs/dataflow.md:flow.yaml": _SERVICE,
     "docs/deploy.md:mine.yaml": _SERVICE,
     "docs/deploy.md:1": _SERVICE,
-    "docs/kubeflow.md:mine.yaml": _SERVICE,
+    "docs/kubeflow.md:2": _SERVICE,
     "docs/kubeflow.md:1": _SERVICE,
     "docs/module-files.md:1": _TAXI,
     "docs/report.md:1": "needs a server of MLflow: tests/e2e/test_tracking.py",
