@@ -167,9 +167,11 @@ class DataSection(Section):
         "in place of `dataset`, a table of features: a CSV file, a folder of them, a pattern such as days/*.csv or, "
         "with a folder for each day, day-{SPAN}/*.csv or {YYYY}-{MM}-{DD}/*.csv; or `cancer` or `diabetes` (embedded)",
     )
-    parquet: Optional[str] = Field(None, "in place of `csv`: a Parquet file, a folder of them, or a pattern")
+    parquet: Optional[str] = Field(None, "in place of `csv`: a Parquet file, a folder of *.parquet, or a pattern")
     tfrecord: Optional[str] = Field(
-        None, "in place of `csv`: a TFRecord file of tf.Examples, plain or gzipped, a folder of them, or a pattern"
+        None,
+        "in place of `csv`: a TFRecord file of tf.Examples, plain, or gzipped and named *.gz; a folder of *tfrecord*; "
+        "or a pattern",
     )
     spans: Spans = inner()
     schema: Optional[str] = Field(
@@ -177,7 +179,9 @@ class DataSection(Section):
     )
     label: Optional[str] = Field(None, "of a table: the column to predict, or the feature that the preprocessing makes")
     weight: Optional[str] = Field(
-        None, "of a table: the column, or the preprocessed feature, of the examples' weights; null is 1"
+        None,
+        "of a table: the column, or the preprocessed feature, of the examples' weights, in the evaluation, and in the "
+        "training of a built-in model or a network; null is 1",
     )
     task: Optional[Literal["binary", "classes", "regression"]] = Field(
         None, "of a table: what the label asks for; null is what the values of its column tell"

@@ -26,7 +26,7 @@ class ModelParallel(Section):
     layers: dict[str, _Index] = Field(
         ...,
         "{layer: device}: a layer's name, or a pattern of names as `conv*`, and the index of a device in "
-        "`devices`, from 0; other layers are on the first device",
+        "`devices`, from 0; the longest pattern wins; other layers are on the first device",
     )
 
     @property
@@ -104,4 +104,10 @@ class SyncEvery(Section):
     """
 
     steps: int = number(..., 1, _MOST_STEPS, "steps between two averagings of the weights")
-    outer_momentum: float = number(0.0, 0, None, "momentum of the weights' change from one averaging to the next", lt=1)
+    outer_momentum: float = number(
+        0.0,
+        0,
+        None,
+        "momentum of the weights' change from one averaging to the next; keeps two more copies of the weights",
+        lt=1,
+    )

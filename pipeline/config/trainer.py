@@ -55,7 +55,7 @@ class TrainerSection(Section):
         1,
         1024,
         "parts of each replica's batch that are computed at the same time: on CPU this is faster than "
-        "several threads inside each op; `auto` is one per CPU, for mnist_cnn and cifar_cnn",
+        "several threads inside each op; `auto` is one per CPU, at most 8, for mnist_cnn and cifar_cnn",
         operational=True,
     )
     optimizer: Optimizer = inner("optimizer of the built-in model_fn")

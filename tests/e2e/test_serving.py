@@ -1,9 +1,10 @@
-"""The page on serving: its clients, unchanged, request a pushed model by REST and gRPC."""
+"""The clients of examples/serving, unchanged, request a pushed model by REST and gRPC, as the page on serving says."""
 
 from __future__ import annotations
 
 import base64
 import json
+import runpy
 import sys
 import urllib.error
 import urllib.request
@@ -24,6 +25,7 @@ from tests.root import ROOT
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PAGE = Page(ROOT / "docs" / "serving.md")
+EXAMPLE = ROOT / "examples" / "serving"
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +45,12 @@ def files(served_digits, tmp_path_factory) -> list[str]:
 
 
 @pytest.mark.parametrize("client", ["rest.py", "ask.py"])
-def test_the_pages_clients_get_the_predictions_of_the_model(server, files, served_digits, client, monkeypatch, capsys):
+def test_the_clients_of_the_example_get_the_predictions_of_the_model(
+    server, files, served_digits, client, monkeypatch, capsys
+):
     port = server.port if client == "rest.py" else server.grpc_port
     monkeypatch.setattr(sys, "argv", [client, f"localhost:{port}", *files])
-    exec(compile(PAGE.files[client], client, "exec"), {"__name__": "__main__"})
+    runpy.run_path(str(EXAMPLE / client), run_name="__main__")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [file for file, _, _ in rows] == files
     assert [name for _, name, _ in rows] == [name.decode() for name in served_digits["classes"][:4]]

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.pages import PAGES
 from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET, words
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
@@ -144,17 +143,17 @@ def test_vertex_ai(compiled, client, tmp_path):
     assert "push_destination" in refused.stderr
 
 
-def test_airflow_accepts_the_dag_of_the_docs(client, tmp_path, monkeypatch):
+def test_airflow_accepts_the_dag_of_the_example(client, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
     monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
-    (page,) = (page for page in PAGES if page.name == "docs/other-platforms.md")
+    dag = (ROOT / "examples" / "airflow" / "dag.py").read_text()
     (dags := tmp_path / "dags").mkdir()
-    (dags / "dag.py").write_text(page.files["dag.py"])
+    (dags / "dag.py").write_text(dag)
     providers = (f"apache-airflow-providers-{name}" for name in ("standard", "cncf-kubernetes"))
     done = client(AIRFLOW, dags, "apache-airflow==3.3.2", *providers)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "('here', 2) ('pod', 2) ('service', 2)", done.stdout
-    (dags / "dag.py").write_text(page.files["dag.py"].replace("arguments=", "argumentz="))
+    (dags / "dag.py").write_text(dag.replace("arguments=", "argumentz="))
     refused = client(AIRFLOW, dags)
     assert refused.returncode
     assert "argumentz" in refused.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 
@@ -26,7 +27,7 @@ np.save(sys.argv[3], session.run(["probabilities"], {"images": np.load(sys.argv[
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """The model converted by the page's script, and its answers to the images."""
+    """The model converted by the script of examples/serving, and its answers to the images."""
     folder = tmp_path_factory.mktemp("on_devices")
     layers = [
         tf.keras.layers.Conv2D(4, 3, activation="relu"),
@@ -39,7 +40,7 @@ def small(tmp_path_factory):
     answers = tf.saved_model.load(str(folder / "1")).signatures["images"](images=tf.constant(IMAGES))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["pixels.py", str(folder / "1"), str(folder / "pixels")])
-        exec(compile(PAGE.files["pixels.py"], "pixels.py", "exec"), {"__name__": "__main__"})
+        runpy.run_path(str(ROOT / "examples" / "serving" / "pixels.py"), run_name="__main__")
     return folder, answers["probabilities"].numpy()
 
 
