@@ -53,15 +53,15 @@ class Browser:
         assert "error" not in answer, f"{method}: {answer['error']}"
         return answer["result"]
 
-    def open(self, page: Path, width: int, height: int = 900, dark: bool = False) -> None:
-        """Opens a page at a width in pixels, and waits until it is loaded."""
+    def open(self, page: Path | str, width: int, height: int = 900, dark: bool = False) -> None:
+        """Opens a page, or an address, at a width in pixels, and waits until it is loaded."""
         self.do(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.do("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.do("Page.navigate", url=page.resolve().as_uri())
+        self.do("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 

@@ -28,7 +28,7 @@ from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 
 PROGRAM = "tfx-estimator"
 # They start real pipelines, or need their outputs; tests/e2e and tests/pipeline/commands run these.
-SLOW = ("run", "predict", "report", "runs", "convert", "compare", "bench", "doctor", "execute", "adapt")
+SLOW = ("run", "predict", "serve", "report", "runs", "convert", "compare", "bench", "doctor", "execute", "adapt")
 # Of Debian's package dataset-fashion-mnist, which may be missing here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
@@ -120,7 +120,7 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         # The next command runs it.
         (folder / args.output).mkdir(exist_ok=True)
         (folder / args.output / "new.yaml").write_text(presets.path("digits").read_text())
-    if args.verb in ("predict", "report", "runs", "convert", "doctor", "adapt"):
+    if args.verb in ("predict", "serve", "report", "runs", "convert", "doctor", "adapt"):
         return
     if args.verb == "execute":
         # Written by a command before it.
