@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import socket
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config.paths import is_address
 
 if TYPE_CHECKING:
+    import socket
+
     from tfx_estimator.pipeline.predict.found_model import FoundModel
 
 HELP = "try a model and its clients: TensorFlow Serving's REST API, and a page, on this machine"
@@ -91,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    import socket
+
     try:
         return socket.create_server((host, port))
     except (OSError, OverflowError) as error:
@@ -105,6 +107,7 @@ def _find(named: str) -> FoundModel:
     """Finds the newest pushed version of a run, with what the run knows of it; or any SavedModel."""
     import dataclasses
 
+    from tfx_estimator.pipeline.config.paths import is_address
     from tfx_estimator.pipeline.predict.found_model import find
     from tfx_estimator.pipeline.report.source import find_runs
 
@@ -132,7 +135,7 @@ def _name_of(folder: str, named: str) -> str:
     return os.path.basename(above) if name == _SERVING else name
 
 
-def _greeting(address: str, name: str, folder: str, signatures: Sequence[str]) -> list[str]:
+def _greeting(address: str, name: str, folder: str, signatures: Collection[str]) -> list[str]:
     model = f"{address}/v1/models/{name}"
     lines = [f"model    {one_line(folder)}", f"page     {address}/", f"API      curl {model}/metadata"]
     if "encoded" in signatures:

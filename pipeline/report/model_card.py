@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.report.metrics import compare_metrics, slice_tables
@@ -14,7 +15,7 @@ from tfx_estimator.pipeline.report.source import Run, read_versions
 def write_card(run: Run, path: str) -> None:
     """Writes the model card of a run that has a model."""
     metrics = compare_metrics(run.summary)
-    values = {
+    values: dict[str, Any] = {
         "run": run,
         "summary": run.summary,
         "metrics": metrics,
