@@ -16,7 +16,7 @@ class Curves(Observer):
 
     Args:
         folder: The folder of the event files.
-        every: Steps between two points of a training.
+        every: Steps between two points of a training, which begin with its first step.
         rate: Returns the learning rate of a step, counted from 1; None if unknown.
     """
 
@@ -29,11 +29,12 @@ class Curves(Observer):
 
     def begin(self, step: int) -> None:
         """Marks that training starts or resumes."""
+        self._first = step + 1
         self._mark(tf.compat.v1.SessionLog.START, step)
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
         """Writes a point if one is due."""
-        if step % self._every == 0:
+        if step % self._every == 0 or step == self._first:
             self.write(step, values)
 
     def before_save(self, step: int) -> None:
