@@ -24,7 +24,8 @@ from tfx_estimator.pipeline.config.section import Section
 
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 OPERATIONAL = {
-    *(f"trainer.{name}" for name in ("keep_checkpoint_max", "log_every_steps", "steps_per_execution", "profile")),
+    *(f"trainer.{name}" for name in ("keep_checkpoint_max", "log_every_steps", "steps_per_execution")),
+    *(f"trainer.{name}" for name in ("profile", "tensorboard")),
     *(f"trainer.{name}" for name in ("intra_op_threads", "threads", "gpu", "onednn", "start_timeout", "stall_timeout")),
     *(f"trainer.{name}" for name in ("model_parallel", "parallel_parts", "pipeline_parallel.devices")),
     *(f"trainer.distribution.{name}" for name in ("acknowledge", "max_restarts", "network")),
