@@ -98,6 +98,7 @@ def test_an_operational_value_changes_only_the_blanked_property(name):
         "gpu": {"memory_limit_mb": 100},
         "onednn": False,
         "profile": {"start_step": 2, "steps": 4},
+        "tensorboard": {"images": 16},
         "model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"*": 1}},
         "devices": ["cpu:0", "cpu:1"],
     }
