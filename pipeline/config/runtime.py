@@ -1,4 +1,4 @@
-"""`trainer.threads`, `gpu`, `profile`, `tensorboard`, `parallel_parts`: how a machine is used. None affects the model."""
+"""`trainer.threads`, `gpu`, `profile`, `tensorboard`, `parallel_parts`. None affects the model."""
 
 from __future__ import annotations
 

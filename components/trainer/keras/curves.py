@@ -83,7 +83,8 @@ class Additions(Observer):
         """Writes the histograms of a checkpoint."""
         if self._declared.histograms:
             trained = self._model.trainable_variables
-            self._curves.add(histograms({each.name.partition(":")[0]: tf.convert_to_tensor(each) for each in trained}), step)
+            values = {each.name.partition(":")[0]: tf.convert_to_tensor(each) for each in trained}
+            self._curves.add(histograms(values), step)
 
 
 def learning_rate_of(optimizer: Any, step: int) -> Optional[float]:
