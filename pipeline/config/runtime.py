@@ -1,4 +1,4 @@
-"""`trainer.threads`, `gpu`, `profile`, `parallel_parts`: how TensorFlow uses a machine. None affects the model."""
+"""`trainer.threads`, `gpu`, `profile`, `tensorboard`, `parallel_parts`. None affects the model."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ PROFILES = "profile"
 PROFILE_JSON, PROFILE_TEXT = "summary.json", "summary.txt"
 # TensorBoard does not open the files of more steps.
 _MOST_STEPS = 1000
+# Each is a file of its own in the events.
+_MOST_IMAGES = 1000
 # NVIDIA's driver has an entry here for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
 AUTO = "auto"
@@ -58,6 +60,18 @@ class Profile(Section):
 
     start_step: int = number(100, 1, MAX_STEPS, "global step after which profiling starts, past the warm-up")
     steps: int = number(20, 1, _MOST_STEPS, "number of steps")
+
+
+class TensorBoard(Section):
+    """What training writes for TensorBoard in addition to its curves."""
+
+    images: int = number(0, 0, _MOST_IMAGES, "images of the first batch, as the network gets them; 0 is none")
+    histograms: bool = Field(False, "histograms of the trained variables, with each checkpoint")
+
+    @property
+    def is_declared(self) -> bool:
+        """True if any option is declared."""
+        return self != TensorBoard()
 
 
 def has_gpu() -> bool:

@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import IN_STEPS, ModelParallel, PipelineParallel, SyncEvery
-from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu, keep_cpus_busy
+from tfx_estimator.pipeline.config.runtime import Gpu, Profile, TensorBoard, Threads, has_gpu, keep_cpus_busy
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Limits, Section, inner, number
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
@@ -113,6 +113,7 @@ class TrainerSection(Section):
     onednn: Optional[bool] = Field(None, "TF_ENABLE_ONEDNN_OPTS; null is TensorFlow's choice", operational=True)
     deterministic: bool = Field(False, "runs give bitwise equal results; nondeterministic ops fail, reading is slower")
     profile: Optional[Profile] = Field(None, "steps to profile, for TensorBoard and a summary", operational=True)
+    tensorboard: TensorBoard = inner("images and histograms next to the curves", operational=True)
     start_timeout: float = number(300.0, None, _MAX_SECONDS, "seconds until the first progress", operational=True, gt=0)
     stall_timeout: float = number(
         600.0,
@@ -150,9 +151,9 @@ class TrainerSection(Section):
         return self.copy(update={"model_parallel": None, "pipeline_parallel": None, "parallel_parts": 1})
 
     def in_trial(self, steps: Optional[int] = None) -> TrainerSection:
-        """Returns the section for a trial with a number of steps, or as declared; without a profile."""
+        """Returns the section for a trial with a number of steps, or as declared; without what only observes."""
         length = {} if steps is None else {"train_steps": steps, "train_epochs": None}
-        return self.copy(update={"profile": None, **length})
+        return self.copy(update={"profile": None, "tensorboard": TensorBoard(), **length})
 
     @property
     def environment(self) -> dict[str, str]:

@@ -226,7 +226,7 @@ def validate(source: Sources, overrides: Overrides = None, *, deep: bool = False
 
     named = _source(source)
     loaded, tried = check(named, set_words(overrides)[1::2], str(target), deep)
-    return Checked(named, loaded.declaration, loaded.remarks, str(tried or ""))
+    return Checked(named, loaded.declaration, loaded.remarks, str(tried or ""), loaded.origins)
 
 
 def _path(named: Any) -> str:

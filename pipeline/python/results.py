@@ -6,11 +6,12 @@ import html
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import duration, one_line
+from tfx_estimator.pipeline.config.yaml_text import inline, leaves
 from tfx_estimator.pipeline.report.source import find_runs
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
@@ -277,21 +278,38 @@ def _flat(row: Mapping[str, Any], shown: bool = False) -> dict[str, Any]:
     return {**found, **scores}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checked:
-    """A valid declaration.
+    """A valid declaration, of which a notebook shows the values that are not defaults.
 
     Args:
         source: The source, as it was named.
         declaration: Its values.
         remarks: Warnings and notes, a line each.
         tried: The code that was tried, in one line; empty without `deep`.
+        origins: Where each value came from, by dotted path: `default`, `file:line`, `preset:line`, `--set`.
     """
 
     source: str
     declaration: Declaration
     remarks: tuple[str, ...]
     tried: str = ""
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Checked({'; '.join(self._lines())})"
+
+    def _lines(self) -> list[str]:
+        from tfx_estimator.pipeline.commands.validate import summarise
+
+        tried = [f"tried: {self.tried}"] if self.tried else []
+        return [f"{self.source}: {summarise(self.declaration)}", *self.remarks, *tried]
+
+    def _repr_html_(self) -> str:
+        values = {".".join(path): inline(value) for path, value in leaves(self.declaration.dict())}
+        chosen = {path: each for path, each in self.origins.items() if not each.startswith("default")}
+        text = "".join(f"<div>{html.escape(each)}</div>" for each in self._lines())
+        return text + table(("value", "", "from"), [(path, values[path], each) for path, each in chosen.items()])
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -33,6 +33,7 @@ from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run, relocate_artifacts
+from tfx_estimator.pipeline.runners import beam_progress
 from tfx_estimator.pipeline.runners.buckets import StoredMetadata, check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, RAN, Listener, NodeRun
@@ -68,7 +69,7 @@ class LocalRunner(LocalDagRunner):
         if run_options or not self._listener:
             super().run_with_ir(pipeline, run_options)
             return
-        with self._stored.used() if self._stored else contextlib.nullcontext():
+        with beam_progress.shown(), self._stored.used() if self._stored else contextlib.nullcontext():
             ran: dict[str, NodeRun] = {}
             # Limited, because a disk may damage whatever is written.
             repairs = len(pipeline.nodes)

@@ -13,7 +13,9 @@ import pytest
 import tensorflow as tf
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
+from tests.browser import open_browser
 from tests.e2e.conftest import Workdir
+from tests.e2e.test_report import check_page
 from tests.examples import copy_example
 from tests.root import ROOT, run_python
 from tests.table_files import read_columns, write_parquet, write_records
@@ -91,8 +93,10 @@ def test_the_page_s_table_without_code_is_trained_blessed_pushed_and_cached(tmp_
     workdir.run(*run, cwd=folder)
     assert {state for node, state in workdir.states("cancer").items() if node != "BaselineResolver"} == {"cached"}
     # The same network, steps and optimizers by Keras; other first weights.
-    workdir.run(*run, "--set", "trainer.path=keras_custom_loop", cwd=folder)
+    workdir.run(*run, "--set", "trainer.path=keras_custom_loop", "--report", cwd=folder)
     by_keras = workdir.summary("cancer")
+    with open_browser(tmp_path / "browser") as browser:
+        check_page(browser, max((workdir.path / "cancer" / "logs").glob("*/report.html")))
     losses = [each["metrics"]["binary_crossentropy"] for each in (by_keras, results)]
     assert losses[0] == pytest.approx(losses[1], abs=0.05)
     assert (by_keras["blessed"], by_keras["training"]["last_step"]) == (True, 200)

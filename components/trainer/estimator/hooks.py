@@ -24,11 +24,13 @@ from tfx_estimator.components.trainer.protocol.events import (
     stop_step,
 )
 from tfx_estimator.components.trainer.protocol.task_spec import PS, TaskSpec
+from tfx_estimator.components.trainer.tensorboard import InputFn, first_images, histograms
 from tfx_estimator.components.trainer.user_input.rows import count_rows
 from tfx_estimator.model_fn.step import precision
 from tfx_estimator.model_fn.user_models.warm_start import shape_of
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+from tfx_estimator.pipeline.config.runtime import TensorBoard
 
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 0.5
@@ -98,6 +100,54 @@ class ObserverHook(tf.compat.v1.train.SessionRunHook):
         values = session.run(self._read)
         for each in self._observers:
             each.end(int(values["step"]), values)
+
+
+class AdditionsHook(ObserverHook):
+    """Writes what `trainer.tensorboard` declares next to the curves.
+
+    Args:
+        every: Steps between checkpoints.
+        alone: See ObserverHook.
+    """
+
+    def __init__(self, declared: TensorBoard, folder: str, input_fn: InputFn, every: int, alone: bool) -> None:
+        super().__init__((), alone)
+        self._declared = declared
+        self._folder = folder
+        self._input_fn = input_fn
+        self._every = every
+
+    def begin(self) -> None:
+        """Finds the variables."""
+        super().begin()
+        self._variables = {each.op.name: tf.convert_to_tensor(each) for each in tf.compat.v1.trainable_variables()}
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Writes the images at the start of a training."""
+        super().after_create_session(session, coord)
+        self._last = self._step
+        if self._declared.images and not self._step:
+            self._add(first_images(self._input_fn, self._declared.images))
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Writes the histograms of a checkpoint."""
+        super().after_run(run_context, run_values)
+        if self._step // self._every > self._last // self._every:
+            self._add_histograms(run_context.session)
+
+    def end(self, session: Any) -> None:
+        """Writes those of the last checkpoint."""
+        if self._step > self._last:
+            self._add_histograms(session)
+
+    def _add_histograms(self, session: Any) -> None:
+        self._last = self._step
+        if self._declared.histograms:
+            # In a run of their own, after the step's update.
+            self._add(histograms(session.run(self._variables)))
+
+    def _add(self, summary: bytes) -> None:
+        tf.compat.v1.summary.FileWriterCache.get(self._folder).add_summary(summary, self._step)
 
 
 class ObserverListener(tf.compat.v1.train.CheckpointSaverListener):

@@ -38,7 +38,7 @@ def run(context: TaskContext) -> None:
     """Trains the Estimator that a trainer_fn returns, under the declared strategies."""
     distribution, task, progress = context.distribution, context.task, context.progress
     train, evaluate = _sections(distribution, task)
-    patches.apply(patches.PATCHES)
+    patches.apply([*patches.PATCHES, *(patches.DECLARED_PATCHES if context.settings.built_in else ())])
     seeds.apply(context.settings.trainer, task.place)
     if task.type == REPLICA_CHECK:
         tf.config.set_visible_devices([], "GPU")

@@ -13,6 +13,7 @@ from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
 from tfx_estimator.components.trainer.checkpoint import damage, step_of
 from tfx_estimator.components.trainer.estimator import evaluation
 from tfx_estimator.components.trainer.estimator.hooks import (
+    AdditionsHook,
     EvaluationHook,
     FitHook,
     ObserverHook,
@@ -122,6 +123,10 @@ class _Training:
         if profiler:
             # `alone` stays True: each asynchronous worker profiles by its own count of steps.
             hooks.append(ObserverHook(profilers))
+        section = context.settings.built_in
+        if section and section.tensorboard.is_declared and context.task.type == CHIEF:
+            folder, every = self.estimator.model_dir, section.checkpoint_steps
+            hooks.append(AdditionsHook(section.tensorboard, folder, given.input_fn, every, alone))
         # In a cluster a checkpoint's step may come from another task, and TensorFlow may call no listener.
         own = [] if context.task.in_cluster else [ObserverListener([*observers, *profilers])]
         return given._replace(hooks=hooks, saving_listeners=(*given.saving_listeners, *own))

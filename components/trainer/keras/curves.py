@@ -8,7 +8,9 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.observers import Observer
+from tfx_estimator.components.trainer.tensorboard import InputFn, first_images, histograms
 from tfx_estimator.model_fn.optim.optimizer import given_rate
+from tfx_estimator.pipeline.config.runtime import TensorBoard
 
 
 class Curves(Observer):
@@ -16,7 +18,7 @@ class Curves(Observer):
 
     Args:
         folder: The folder of the event files.
-        every: Steps between two points of a training.
+        every: Steps between two points of a training, which begin with its first step.
         rate: Returns the learning rate of a step, counted from 1; None if unknown.
     """
 
@@ -29,11 +31,12 @@ class Curves(Observer):
 
     def begin(self, step: int) -> None:
         """Marks that training starts or resumes."""
+        self._first = step + 1
         self._mark(tf.compat.v1.SessionLog.START, step)
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
         """Writes a point if one is due."""
-        if step % self._every == 0:
+        if step % self._every == 0 or step == self._first:
             self.write(step, values)
 
     def before_save(self, step: int) -> None:
@@ -47,6 +50,10 @@ class Curves(Observer):
             summary.value.add(tag=name, simple_value=value)
         if (rate := self._rate(step)) is not None:
             summary.value.add(tag="learning_rate", simple_value=rate)
+        self.add(summary, step)
+
+    def add(self, summary: tf.compat.v1.Summary | bytes, step: int) -> None:
+        """Adds a summary, serialized or not."""
         self._writer.add_summary(summary, step)
 
     def flush(self) -> None:
@@ -56,6 +63,28 @@ class Curves(Observer):
     def _mark(self, status: int, step: int) -> None:
         self._writer.add_session_log(tf.compat.v1.SessionLog(status=status), step)
         self._writer.flush()
+
+
+class Additions(Observer):
+    """Writes what `trainer.tensorboard` declares next to the curves."""
+
+    def __init__(self, declared: TensorBoard, curves: Curves, input_fn: InputFn, model: tf.keras.Model) -> None:
+        self._declared = declared
+        self._curves = curves
+        self._input_fn = input_fn
+        self._model = model
+
+    def begin(self, step: int) -> None:
+        """Writes the images at the start of a training."""
+        if self._declared.images and not step:
+            self._curves.add(first_images(self._input_fn, self._declared.images), step)
+
+    def before_save(self, step: int) -> None:
+        """Writes the histograms of a checkpoint."""
+        if self._declared.histograms:
+            trained = self._model.trainable_variables
+            values = {each.name.partition(":")[0]: tf.convert_to_tensor(each) for each in trained}
+            self._curves.add(histograms(values), step)
 
 
 def learning_rate_of(optimizer: Any, step: int) -> Optional[float]:

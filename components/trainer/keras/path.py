@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CO
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input, table_params
 from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.keras import drivers
-from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
+from tfx_estimator.components.trainer.keras.curves import Additions, Curves, learning_rate_of
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation, Evaluations
 from tfx_estimator.components.trainer.keras.model import ModelMaker, compiled_notices
 from tfx_estimator.components.trainer.keras.saving import Saver, export_model
@@ -219,13 +219,14 @@ class _Task:
             self._progress.write(Event.SCALED, text=section.optimizer.describe_scaled(replicas))
 
     def _observers(self, model: tf.keras.Model, meter: Optional[Meter]) -> list[Observer]:
-        section, curves = self._section, None
+        section, own = self._section, []
         if self._task.type == CHIEF:
             # That of a kept training is in its graph.
             optimizer = None if isinstance(model, KeptClassifier) else model.optimizer
             curves = Curves(self._folder, section.report_steps, functools.partial(learning_rate_of, optimizer))
+            own = [Additions(section.tensorboard, curves, self._declared.reader.input_fn, model), curves]
         profiler = Profiler.of(section, self._folder, self._task, self._progress)
-        return [each for each in (meter, profiler, Reporter(self._progress, section.train_steps), curves) if each]
+        return [each for each in (meter, profiler, Reporter(self._progress, section.train_steps), *own) if each]
 
     def _drive(
         self,

@@ -68,6 +68,13 @@ CODE_AND_LENGTH = (
         depends=("trainer.module_file",),
     ),
     Rule(
+        "trainer.tensorboard",
+        lambda case: case.trainer.tensorboard.is_declared and case.trainer.module_file and {"value": ""},
+        "a module file reads its own examples and makes its own model",
+        "remove it, and call tf.compat.v1.summary.image and histogram in the module file; or name a trainer.model",
+        depends=("trainer.module_file",),
+    ),
+    Rule(
         "trainer.augment.{index}",
         lambda case: [
             {"index": index, "named": " and ".join(operation.declared) or "nothing", "value": ""}

@@ -91,7 +91,7 @@ class Contender:
         kept = {key: distribution[key] for key in ("sharding", "network")}
         trainer["distribution"] = {**kept, "train": train, "max_restarts": 0}
         trainer.update(
-            dict.fromkeys(("train_epochs", "keep_best", "early_stopping", "profile")),
+            dict.fromkeys(("train_epochs", "keep_best", "early_stopping", "profile", "tensorboard")),
             train_steps=steps,
             save_checkpoints_steps=_NEVER,
             path=self.path or trainer["path"],

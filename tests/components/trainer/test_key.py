@@ -34,7 +34,10 @@ OPERATIONAL = {
     "tfx_estimator.data.sources.files",
     "tfx_estimator.model_fn.bridge.written",
     TRAINER,
-    *(f"{TRAINER}.{name}" for name in ("best", "checkpoint", "job", "measuring", "observers", "patch", "settings")),
+    *(
+        f"{TRAINER}.{name}"
+        for name in ("best", "checkpoint", "job", "measuring", "observers", "patch", "settings", "tensorboard")
+    ),
     *(f"{TRAINER}.estimator{name}" for name in ("", ".checkpoints", ".hooks", ".recorded_params")),
     *(f"{TRAINER}.{name}" for name in ("keras", "keras.curves", "user_input", "user_input.input_check")),
 }

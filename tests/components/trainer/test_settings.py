@@ -24,7 +24,8 @@ from tfx_estimator.pipeline.config.section import Section
 
 WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 OPERATIONAL = {
-    *(f"trainer.{name}" for name in ("keep_checkpoint_max", "log_every_steps", "steps_per_execution", "profile")),
+    *(f"trainer.{name}" for name in ("keep_checkpoint_max", "log_every_steps", "steps_per_execution")),
+    *(f"trainer.{name}" for name in ("profile", "tensorboard")),
     *(f"trainer.{name}" for name in ("intra_op_threads", "threads", "gpu", "onednn", "start_timeout", "stall_timeout")),
     *(f"trainer.{name}" for name in ("model_parallel", "parallel_parts", "pipeline_parallel.devices")),
     *(f"trainer.distribution.{name}" for name in ("acknowledge", "max_restarts", "network")),
@@ -97,6 +98,7 @@ def test_an_operational_value_changes_only_the_blanked_property(name):
         "gpu": {"memory_limit_mb": 100},
         "onednn": False,
         "profile": {"start_step": 2, "steps": 4},
+        "tensorboard": {"images": 16},
         "model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"*": 1}},
         "devices": ["cpu:0", "cpu:1"],
     }

@@ -74,6 +74,7 @@ REFUSED = [
     ("model: 'own:net', params: {unit: 5}", "trainer.params.unit", "did you mean `units`?"),
     ("augment: [{random_flip: {}, cutout: {}}]", "trainer.augment.0", "random_flip and cutout"),
     ("module_file: trains.py, augment: [random_flip]", "trainer.augment", "reads its own examples"),
+    ("module_file: trains.py, tensorboard: {histograms: true}", "trainer.tensorboard", "makes its own model"),
     # Course
     ("keep_best: acuracy", "trainer.keep_best.metric: acuracy", "did you mean `accuracy`?"),
     ("model: 'own:net', keep_best: happiness", "trainer.keep_best.metric", "set trainer.keep_best.mode"),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipeline.experiments.bench.test_results import comparison, measurement
 from tests.pipeline.experiments.compare.test_results import compared
-from tfx_estimator import BenchResult, CompareResult, DataNotFoundError, DeclarationError, RunResult
+from tfx_estimator import BenchResult, CompareResult, DataNotFoundError, DeclarationError, RunResult, validate
 
 
 def written(found: Any) -> Any:
@@ -50,6 +50,19 @@ def test_a_run_without_evaluation_or_training_says_so() -> None:
     shown = RunResult("there", {"name": "<own>", "warnings": [{"component": "Trainer", "text": "a < b"}]})._repr_html_()
     assert "&lt;own&gt;" in shown
     assert "a &lt; b" in shown
+
+
+def test_a_checked_declaration_is_a_table_of_what_is_not_default() -> None:
+    checked = validate("digits", {"trainer.train_steps": 70, "trainer.augment": ["random_flip"]})
+    line = "digits: digits -> mnist_cnn, 70 steps of 64, one_device, blessed from accuracy 0.95"
+    assert repr(checked).startswith(f"Checked({line}")
+    assert len(repr(checked)) < 500
+    shown = checked._repr_html_()
+    assert line.replace(">", "&gt;") in shown
+    assert "<td>trainer.train_steps</td><td>70</td><td>--set</td>" in shown
+    assert "<td>trainer.model</td><td>mnist_cnn</td><td>preset digits:" in shown
+    assert "random_flip" in shown
+    assert "trainer.tensorboard" not in shown
 
 
 def test_results_are_opened_from_their_folders(tmp_path: Path) -> None:
