@@ -29,8 +29,9 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds the generated pages and pictures, and then each file of the repository that a page links to."""
-    for path in sorted(GENERATED.glob("*.*")) + sorted(GENERATED.glob("*/*.md")):
-        files.append(File.generated(config, str(path.relative_to(GENERATED)), abs_src_path=str(path)))
+    generated = {str(path.relative_to(GENERATED)): path for path in sorted([*GENERATED.glob("*.*"), *GENERATED.glob("*/*.md")])}
+    for place, path in {**generated, "iframe-worker.js": ROOT / "docs/site/iframe-worker.js"}.items():
+        files.append(File.generated(config, place, abs_src_path=str(path)))
     found = [ROOT / "CHANGELOG.md", ROOT / "README.md", ROOT / "CONTRIBUTING.md", *Path(config.docs_dir).glob("*.md")]
     for path in found:
         if (place := place_of(path)).startswith("project/"):
@@ -55,6 +56,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     if place == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
+    # Whoever searches for a key wants its own page, and no code that uses it.
+    if page.file.inclusion.is_not_in_nav():
+        page.meta["search"] = {"exclude": True}
+    elif place.startswith(("keys/", "api/")):
+        page.meta["search"] = {"boost": 4}
     figures = [text for name, text in _FIGURES.items() if (GENERATED / name).exists()]
     return _LINK.sub(moved, markdown).replace("<!-- figures -->", "\n\n".join(figures))
 

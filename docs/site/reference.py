@@ -220,7 +220,7 @@ def _entry(section: type[Section], prefix: str, name: str, examples: Examples, l
         f"{level} {path} {{ #{path} data-toc-label='{name}' }}\n",
         f"{_escaped(key.description[:1].upper() + key.description[1:])}.\n" if key.description else "",
         f"**takes** {kinds.describe(key.kind)}{null} · {default}{also}\n",
-        f"```yaml\n{examples.of(section, name)}```\n",
+        f"``` {{.yaml data-search-exclude}}\n{examples.of(section, name)}```\n",
     ]
     return "\n".join(filter(None, lines))
 
