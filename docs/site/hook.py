@@ -22,14 +22,18 @@ _FIGURES = {
 
 def on_config(config: Any) -> Any:
     """Appends the version to the site's name."""
-    (version,) = re.findall(r'^__version__ = "(.+)"$', (ROOT / "src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)
+    (version,) = re.findall(
+        r'^__version__ = "(.+)"$', (ROOT / "src/tfx_estimator/__init__.py").read_text(), re.MULTILINE
+    )
     config.site_name += f" {version}"
     return config
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds the generated pages and pictures, and then each file of the repository that a page links to."""
-    generated = {str(path.relative_to(GENERATED)): path for path in sorted([*GENERATED.glob("*.*"), *GENERATED.glob("*/*.md")])}
+    generated = {
+        str(path.relative_to(GENERATED)): path for path in sorted([*GENERATED.glob("*.*"), *GENERATED.glob("*/*.md")])
+    }
     for place, path in {**generated, "iframe-worker.js": ROOT / "docs/site/iframe-worker.js"}.items():
         files.append(File.generated(config, place, abs_src_path=str(path)))
     found = [ROOT / "CHANGELOG.md", ROOT / "README.md", ROOT / "CONTRIBUTING.md", *Path(config.docs_dir).glob("*.md")]

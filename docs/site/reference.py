@@ -1,4 +1,4 @@
-"""The site's pages of the declaration's keys and of the Python API: `python docs/site/reference.py FOLDER` writes them."""
+"""Writes the site's pages of the declaration's keys and of the Python API: `python docs/site/reference.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ import tfx_estimator
 from tfx_estimator import testing
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, kinds, load
-from tfx_estimator.pipeline.config.section import Key, Section
+from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 Steps = tuple[Any, ...]
 
 _EXAMPLES = Path(__file__).with_name("examples.yaml")
-_CODE = "def trainer_fn(fn_args, schema): ...\n\n\ndef preprocessing_fn(inputs): ...\n\n\ndef small(num_classes, units): ...\n"
+_FUNCTIONS = ("trainer_fn(fn_args, schema)", "preprocessing_fn(inputs)", "small(num_classes, units)")
+_CODE = "".join(f"def {function}: ...\n" for function in _FUNCTIONS)
 _ROWS = "big_tip,fare,trip_start_hour,company\n0,2.5,3,a\n1,4.5,6,b\n0,3.5,3,a\n1,5.5,1,b\n"
 # What the examples' declarations name.
 _FILES = {
@@ -85,7 +86,9 @@ class Examples:
         number, steps = self.places[section, name]
         whole, steps = _focused(self._whole[number], steps)
         assert self.is_valid(whole), f"{_EXAMPLES.name}: {whole}"
-        return _dump(self._shortened(whole, [path for path in _removable(whole, steps) if ".".join(map(str, path)) not in _BASE]))
+        return _dump(
+            self._shortened(whole, [path for path in _removable(whole, steps) if ".".join(map(str, path)) not in _BASE])
+        )
 
     def _shortened(self, kept: Any, paths: list[Steps]) -> Any:
         """Returns a declaration without all that it can do without."""
@@ -196,8 +199,7 @@ def key_pages(examples: Examples) -> Iterator[tuple[str, str]]:
 
 
 def _section(place: Place, found: list[Place], examples: Examples) -> str:
-    first, *others = place.paths
-    level = "##" if "." in first else "#"
+    (first, *others), level = place.paths, "##" if "." in place.paths[0] else "#"
     lines = [f"{level} {first} {{ #{first} }}\n", f"{_escaped(inspect.getdoc(place.section) or '')}\n"]
     if others:
         lines.append(f"{', '.join(f'`{path}`' for path in others)} {'have' if others[1:] else 'has'} the same keys.\n")
@@ -242,7 +244,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
             names = [line.split()[0] for line in paragraph.splitlines()]
             if heading.endswith(":") and set(names) <= {*module.__all__}:
                 lines.append(f"## {heading.rstrip(':')}\n")
-                places = (f"tfx_estimator.{folder}{module._PLACES[name]}." if folder else "tfx_estimator." for name in names)
+                places = (
+                    f"tfx_estimator.{folder}{module._PLACES[name]}." if folder else "tfx_estimator." for name in names
+                )
                 lines += [f"::: {place}{name}\n" for place, name in zip(places, names)]
         yield f"api/{module.__name__}.md", "\n".join(lines)
 
