@@ -87,7 +87,7 @@ docs: stack $(STAMP) $(DOCS)/.installed  ## build the site into build/site, from
 	rm -rf build/docs
 	$(PYTHON) docs/site/reference.py build/docs
 	$(PYTHON) docs/site/draw.py build/docs
-	$(DOCS)/bin/mkdocs build --quiet
+	$(DOCS)/bin/mkdocs build --strict
 
 docs-lock: | $(UV)  ## write the lock file of the site's generator (UPGRADE=1: newest versions)
 	$(UV) pip compile requirements/docs.in --python-version 3.10 --universal --generate-hashes --no-emit-index-url --no-annotate \
