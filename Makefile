@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: help stack install run test test-faults test-all bytecode check lock release bench bench-accuracy clean
+.PHONY: help stack install run test test-faults test-all bytecode check docs docs-lock lock release bench bench-accuracy clean
 
 # The newest stack that this machine supports, unless STACK is set: the wheels of tfx1.21 need glibc 2.39.
 GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),0)
@@ -83,6 +83,26 @@ lock: | $(UV)  ## write the lock files of STACK from setup.py (UPGRADE=1: newest
 
 release: stack $(STAMP)  ## make dist/VERSION from the commit with the tag vVERSION: wheel, sdist, locks, changes, checksums
 	@.ci/release $(PYTHON)
+
+DOCS := .venv-docs
+
+# About its generator's next major release; the lock file pins this one.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: stack $(STAMP) $(DOCS)/.installed  ## build the site into build/site, from these pages, the schema, the docstrings and a real run
+	rm -rf build/docs
+	$(PYTHON) docs/site/reference.py build/docs
+	$(PYTHON) docs/site/draw.py build/docs
+	$(DOCS)/bin/mkdocs build --strict
+
+docs-lock: | $(UV)  ## write the lock file of the site's generator (UPGRADE=1: newest versions)
+	$(UV) pip compile requirements/docs.in --python-version 3.10 --universal --generate-hashes --no-emit-index-url --no-annotate \
+	  --no-header $(if $(UPGRADE),--upgrade) --quiet --output-file requirements/docs.lock
+
+$(DOCS)/.installed: requirements/docs.lock | $(STAMP) $(UV)
+	@rm -rf $(DOCS)
+	$(UV) venv --quiet --python $(PYTHON) $(DOCS)
+	$(UV) pip sync --quiet --python $(DOCS)/bin/python --require-hashes $<
+	@touch $@
 
 bench: stack $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)

@@ -23,7 +23,8 @@ FOLDERS = ("pipeline/", "components/", "model_fn/", "data/", "tests/", "docs/", 
 
 def test_the_readme_is_one_page_that_links_to_all_others() -> None:
     assert len(README.text.splitlines()) <= README_LINES
-    assert {page.name for page in PAGES if page is not README} <= set(README.links)
+    # The site begins with a page of its own in the place of the README.
+    assert {page.name for page in PAGES if page is not README} - {"docs/index.md"} <= set(README.links)
     assert [link for link in README.links if link in FOUR_FILES] == FOUR_FILES
 
 

@@ -42,7 +42,7 @@ class TfReplicas(Replicas):
     worker: Replica = Replica()
 
 
-class Nodes(Replicas):
+class TrainReplicas(Replicas):
     """The pods of a TrainJob, which calls chief and workers nodes and gives them equal resources."""
 
     node: Replica = Replica()
@@ -87,7 +87,7 @@ class TrainJob(TrainingJob):
     kind: Literal["TrainJob", "JobSet"] = Field(
         default="TrainJob", description="JobSet where the cluster has JobSets, and no Kubeflow Trainer"
     )
-    replicas: Nodes = Field(default=Nodes(), description="resources of the pods, by type")
+    replicas: TrainReplicas = Field(default=TrainReplicas(), description="resources of the pods, by type")
 
 
 class TfJob(TrainingJob):
