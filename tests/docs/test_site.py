@@ -25,7 +25,8 @@ class _Loader(yaml.SafeLoader):
     """Reads mkdocs.yml, whose tags name Python functions."""
 
 
-_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+for tag in ("tag:yaml.org,2002:python/", "!ENV"):
+    _Loader.add_multi_constructor(tag, lambda *_: None)
 NAV = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)["nav"]
 
 
