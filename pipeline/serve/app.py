@@ -45,6 +45,8 @@ def make_app(versions: Versions, name: str, most_bytes: int, seconds: float) -> 
             return _json(found)
         except RequestError as error:
             return _json({"error": str(error)}, error.status)
+        except TfxEstimatorError as error:  # `predict` does not know how to call this model
+            return _json({"error": error.what}, 400)
         except asyncio.TimeoutError:
             return _json({"error": f"Timed out after {seconds:g} seconds"}, 504)
 

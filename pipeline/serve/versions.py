@@ -11,6 +11,7 @@ from typing import Optional
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.predict.found_model import FILE, FoundModel
 from tfx_estimator.pipeline.serve.servable import Servable
 
@@ -49,19 +50,22 @@ class Versions:
             self._thread.join()
 
     def _watch(self) -> None:
+        shown = ""
         while not self._ends.wait(_POLL_SECONDS):
             try:
                 self.take_over()
-            except tf.errors.OpError as error:  # of a store that does not answer now
-                self._note(f"{self._base} cannot be listed: {error.message}")
+            except Exception as error:  # of a store that does not answer now, or a version that was just removed
+                if (text := f"{self._base} cannot be read: {first_line(error)}") != shown:
+                    self._note(shown := text)
 
     def take_over(self) -> None:
         """Loads the newest version, if it is another one than the current."""
         names = (name.rstrip("/") for name in tf.io.gfile.listdir(self._base))
-        whole = (int(name) for name in names if name.isdigit() and self._is_whole(name))
-        newest = max(whole, default=self.current.version)
-        folder = os.path.join(self._base, str(newest))
-        if newest == self.current.version or self._failed == (state := self._state(folder)):
+        whole = [name for name in names if name.isdigit() and self._is_whole(name)]
+        if not whole or int(name := max(whole, key=int)) == self.current.version:
+            return
+        newest, folder = int(name), os.path.join(self._base, name)
+        if self._failed == (state := self._state(folder)):
             return
         try:
             servable = Servable(dataclasses.replace(self._found, folder=folder), newest)

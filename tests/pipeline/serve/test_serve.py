@@ -171,7 +171,7 @@ def test_a_newer_version_takes_over_without_a_lost_request(tmp_path):
         for each in threads:
             each.start()
         try:
-            save_scale(tmp_path / "2", 2.0)
+            save_scale(tmp_path / "002", 2.0)
             wait_until(lambda: (200, {"predictions": [[2.0, 4.0]]}) in answers, "version 2 answers")
             # A damaged one is not taken, and said once.
             (tmp_path / "3").mkdir()
@@ -183,7 +183,7 @@ def test_a_newer_version_takes_over_without_a_lost_request(tmp_path):
             assert served.predict(instances=[[1, 2]])[1] == {"predictions": [[2.0, 4.0]]}
             # The newest is removed: back to the one before.
             shutil.rmtree(tmp_path / "3")
-            shutil.rmtree(tmp_path / "2")
+            shutil.rmtree(tmp_path / "002")
             first = (200, {"predictions": [[1.0, 2.0]]})
             wait_until(lambda: served.predict(instances=[[1, 2]]) == first, "version 1 answers again")
         finally:
