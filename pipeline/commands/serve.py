@@ -28,6 +28,7 @@ _MEGABYTES, _SECONDS = 16, 30.0
 # Requests that wait or are answered at a time; a further one gets the status 503.
 _MOST = 256
 _SERVING = "serving"
+_DAY = 24 * 60 * 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +59,10 @@ def run(args: argparse.Namespace) -> int:
             expected="starlette and uvicorn, of the extra `serve`",
             todo="pip install starlette uvicorn",
         ) from error
+    for option, value in (("--most-megabytes", args.most_megabytes), ("--timeout", args.timeout)):
+        if not 0 < value < _DAY:
+            what = f"{option} {value:g}: this is out of range"
+            raise DeclarationError(what, expected=f"more than 0, less than {_DAY:,}", todo="correct it")
     with quiet(os.devnull) as terminal:
         console = make_console(terminal)
         with console.status("starting TensorFlow"), uncollected():
@@ -65,16 +70,18 @@ def run(args: argparse.Namespace) -> int:
             from tfx_estimator.pipeline.serve.versions import Versions
         found = _find(args.model)
         name = args.name or _name_of(found.folder, args.model)
-        if not re.fullmatch(r"[^/:\s]+", name):
+        if not re.fullmatch(r"[\w.-]+", name):
             what = f"--name {one_line(name)}: this is no name of a model"
-            raise DeclarationError(what, expected="a name without / : and spaces", todo="give another by --name")
+            raise DeclarationError(what, expected="letters, digits, _ . and -", todo="give another by --name")
         with console.status("loading the model"):
             versions = Versions(found, lambda line: console.print(one_line(line)))
         with _listen(args.host, args.port) as server:
             host, port = server.getsockname()[:2]
-            for line in _greeting(f"http://{host}:{port}", name, found.folder, versions.current.signatures):
+            shown = f"[{host}]" if ":" in host else host
+            for line in _greeting(f"http://{shown}:{port}", name, found.folder, versions.current.signatures):
                 console.print(line)
-            app = make_app(versions, name, args.most_megabytes * 2**20, args.timeout)
+            hosts = [args.host, "localhost"] if args.host == _LOOPBACK else ["*"]
+            app = make_app(versions, name, args.most_megabytes * 2**20, args.timeout, hosts)
             # A call cannot be cancelled: the end waits for those that began, as long as an answer may take.
             settings = uvicorn.Config(
                 app,
@@ -94,7 +101,8 @@ def _listen(host: str, port: int) -> socket.socket:
     import socket
 
     try:
-        return socket.create_server((host, port))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise PipelineError(
             f"{one_line(host)}:{port} cannot be listened on: {error}",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -28,27 +31,32 @@ _CALL = re.compile(r"(?i)/v1/models/([^/:]+)(?:/versions/(\d+))?:(classify|regre
 _STATUS = re.compile(r"(?i)/v1/models(?:/([^/:]+))?(?:/versions/(\d+))?(/metadata)?")
 
 
-def make_app(versions: Versions, name: str, most_bytes: int, seconds: float) -> Starlette:
+def make_app(
+    versions: Versions, name: str, most_bytes: int, seconds: float, hosts: Sequence[str] = ("*",)
+) -> Starlette:
     """Returns the application.
 
     Args:
         name: The model's.
         most_bytes: Limit of a request's body.
-        seconds: Limit of an answer's time.
+        seconds: Limit of a request's time, reading included.
+        hosts: Names by which it is asked; `*` is any.
     """
     pool = ThreadPoolExecutor(available_cpus(), thread_name_prefix="call")
 
     async def answer(request: Request, work: Callable[[bytes], Any]) -> Response:
-        try:
+        async def found() -> Any:
             body = await _read(request, most_bytes)
-            found = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(pool, work, body), seconds)
-            return _json(found)
+            return await asyncio.get_running_loop().run_in_executor(pool, work, body)
+
+        try:
+            return _json(await asyncio.wait_for(found(), seconds))
+        except asyncio.TimeoutError:
+            return _json({"error": f"Timed out after {seconds:g} seconds"}, 504)
         except RequestError as error:
             return _json({"error": str(error)}, error.status)
         except TfxEstimatorError as error:  # `predict` does not know how to call this model
             return _json({"error": error.what}, 400)
-        except asyncio.TimeoutError:
-            return _json({"error": f"Timed out after {seconds:g} seconds"}, 504)
 
     def call(path: str, body: bytes) -> Any:
         match = _CALL.fullmatch(path)
@@ -58,7 +66,7 @@ def make_app(versions: Versions, name: str, most_bytes: int, seconds: float) -> 
         document, method = parse(body), match[3].lower()
         return servable.predict(document) if method == "predict" else servable.score(document, method)
 
-    def describe(path: str, _: bytes) -> Any:
+    def describe(path: str) -> Any:
         match = _STATUS.fullmatch(path)
         if not match:
             raise RequestError(f"Malformed request: GET {path}")
@@ -79,20 +87,30 @@ def make_app(versions: Versions, name: str, most_bytes: int, seconds: float) -> 
         return trial.predict(model, parse(body) if kind.startswith("application/json") else body)
 
     async def v1(request: Request) -> Response:
-        return await answer(request, partial(call if request.method == "POST" else describe, request.url.path))
+        if request.method == "POST":
+            return await answer(request, partial(call, request.url.path))
+        # Of calls that take long, none delays it.
+        try:
+            return _json(describe(request.url.path))
+        except RequestError as error:
+            return _json({"error": str(error)}, error.status)
 
     async def tried(request: Request) -> Response:
         return await answer(request, partial(try_it, request.headers.get("content-type", "")))
 
     async def page(request: Request) -> Response:
-        return HTMLResponse(await asyncio.get_running_loop().run_in_executor(pool, make_page, versions.current, name))
+        return HTMLResponse(await asyncio.to_thread(make_page, versions.current, name))
 
     routes = [
         Route("/v1/{rest:path}", v1, methods=["GET", "POST"]),
         Route("/try", tried, methods=["POST"]),
         Route("/", page),
     ]
-    return Starlette(routes=routes)
+    # Another name for this machine is that of a foreign page, which would read the answers.
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    return Starlette(
+        routes=routes, middleware=[trusted], exception_handlers={HTTPException: _refuse, Exception: _refuse}
+    )
 
 
 def make_page(servable: Servable, name: str) -> str:
@@ -113,6 +131,11 @@ def _servable(current: Servable, name: str, asked: str, version: str | None) -> 
     return current
 
 
+async def _refuse(request: Request, error: Exception) -> Response:
+    text = getattr(error, "detail", "") or f"{type(error).__name__}: {error}"
+    return _json({"error": text}, getattr(error, "status_code", 500))
+
+
 async def _read(request: Request, most: int) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
@@ -125,4 +148,4 @@ async def _read(request: Request, most: int) -> bytes:
 
 def _json(found: Any, status: int = 200) -> Response:
     # NaN and Infinity are written as TensorFlow Serving writes them.
-    return Response(json.dumps(found, ensure_ascii=False).encode(), status, media_type="application/json")
+    return Response(json.dumps(found).encode(), status, media_type="application/json")

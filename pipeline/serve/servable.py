@@ -13,8 +13,8 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.text import first_line, one_line
 from tfx_estimator.pipeline.predict import model as models
 from tfx_estimator.pipeline.predict.found_model import FoundModel
 from tfx_estimator.pipeline.serve import values
@@ -109,12 +109,16 @@ class Servable:
         path, count = os.path.join(self.found.folder, _WARM_UP), 0
         if not tf.io.gfile.exists(path):
             return count
-        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
-            request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-            inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
-            try:
+        try:
+            for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+                request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+                inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
                 self._call(request.model_spec.signature_name or DEFAULT, inputs)
-            except (RequestError, KeyError) as error:
-                raise TfxEstimatorError(f"{path}: a warm-up request failed: {error}") from error
-            count += 1
+                count += 1
+        except Exception as error:  # a damaged record, or what the model raises
+            raise PipelineError(
+                f"{one_line(path)}: warm-up request {count} failed: {first_line(error)}",
+                expected="requests that the model answers",
+                todo="push the version again",
+            ) from error
         return count

@@ -44,14 +44,20 @@ def predict(model: Model, sent: Union[bytes, Mapping[str, Any]]) -> dict[str, An
             predictions = session.predict(model, inputs, 1)
             one = next(session.with_probabilities(predictions, len(model.chosen.labels), lambda _: None))
         except TfxEstimatorError as error:
-            raise RequestError(error.what.replace(f"{folder}/", "")) from error
+            raise RequestError(_named(error.what, folder, model)) from error
     if isinstance(one, Unread):
-        raise RequestError(one.what.replace(f"{folder}/", ""))
+        raise RequestError(_named(one.what, folder, model))
     labels = model.chosen.labels_of(one.scores, one.values)
     if not labels:
         return {"number": float(one.values[0, 0])}
     pairs = zip(labels, map(float, one.values[0]))
     return {"results": sorted(([label, score] for label, score in pairs), key=lambda pair: -pair[1])}
+
+
+def _named(what: str, folder: str, model: Model) -> str:
+    """Returns an error without the names of the files that were made for it."""
+    what = what.replace(f"{folder}/", "").replace("row.csv, line 2: ", "").replace("row.csv", "the row")
+    return what.replace(model.chosen.found.folder, "the model")
 
 
 def _as_csv(row: Mapping[str, Any]) -> bytes:

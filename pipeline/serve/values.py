@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Union
 
@@ -18,6 +20,8 @@ _BASE64 = "b64"
 # Of an output whose strings are bytes.
 _BYTES = "_bytes"
 _SHOWN = 100
+# TensorFlow's limit of a tensor's rank.
+_MOST_LEVELS = 254
 # TensorInfo by the name of an input.
 Infos = Mapping[str, Any]
 
@@ -70,7 +74,13 @@ def to_inputs(document: Mapping[str, Any], infos: Infos) -> tuple[dict[str, tf.T
     for name in infos:
         if name not in columns:
             raise RequestError(f"Missing named input: {name} in 'inputs' object.")
-    return {name: _tensor(columns[name], info) for name, info in infos.items()}, False
+    inputs = {}
+    for name, info in infos.items():
+        flat: list[Any] = []
+        shape = _shape(columns[name])
+        _fill(columns[name], shape, tf.as_dtype(info.dtype), flat)
+        inputs[name] = _tensor(name, flat, shape, info)
+    return inputs, False
 
 
 def _of_rows(rows: Any, infos: Infos) -> dict[str, tf.Tensor]:
@@ -85,7 +95,8 @@ def _of_rows(rows: Any, infos: Infos) -> dict[str, tf.Tensor]:
             "tensorinfo_map"
         )
     (first, *_) = infos
-    columns: dict[str, list[Any]] = {name: [] for name in infos}
+    shapes: dict[str, list[int]] = {}
+    flat: dict[str, list[Any]] = {name: [] for name in infos}
     for number, row in enumerate(rows):
         if named != _is_object(row):
             wanted = "object but got list" if named else "value/list but got object"
@@ -97,29 +108,30 @@ def _of_rows(rows: Any, infos: Infos) -> dict[str, tf.Tensor]:
                 f"equal to: {','.join(sorted(infos))}"
             )
         for name, value in values.items():
-            columns[name].append(value)
             try:
-                _tensor(value, infos[name])
-                if _shape(value) != _shape(columns[name][0]):
-                    shapes = _shape(columns[name][0]), _shape(value)
-                    raise RequestError("Expecting shape {} but got: {}".format(*map(_listed, shapes)))
+                shape = _shape(value)
+                if shape != shapes.setdefault(name, shape):
+                    raise RequestError(f"Expecting shape {_listed(shapes[name])} but got: {_listed(shape)}")
+                _fill(value, shape, tf.as_dtype(infos[name].dtype), flat[name])
             except RequestError as error:
                 key = f" key: {name}" if named else ""
                 where = f"Failed to process element: {number}{key} of 'instances' list. Error: "
                 raise RequestError(f"{where}INVALID_ARGUMENT: {error}") from error
-    return {name: _tensor(values, infos[name]) for name, values in columns.items()}
+    return {name: _tensor(name, flat[name], [len(rows), *shapes[name]], info) for name, info in infos.items()}
 
 
-def _tensor(value: Any, info: Any) -> tf.Tensor:
-    """Returns a value, or lists of values, as a tensor of an input's type."""
-    dtype = tf.as_dtype(info.dtype)
-    shape = _shape(value)
-    flat: list[Any] = []
-    _fill(value, shape, dtype, flat)
+def _tensor(name: str, flat: list[Any], shape: list[int], info: Any) -> tf.Tensor:
+    """Returns checked values as the tensor of an input."""
+    dtype, taken = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
+    if not taken.is_compatible_with(shape):
+        raise RequestError(f"Input {name} has shape {_listed(shape)}, expected {taken}")
+    kind = object if dtype == tf.string else dtype.as_numpy_dtype
+    held = np.empty(len(flat), kind)
     try:
-        return tf.reshape(tf.constant(flat, dtype), shape)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _type_error(value, dtype) from error
+        held[:] = flat
+    except OverflowError as error:
+        raise RequestError(f"Input {name} has a number that is too large for {dtype.name}") from error
+    return tf.constant(held.reshape(shape), dtype)
 
 
 def _fill(value: Any, shape: list[int], dtype: tf.DType, flat: list[Any], level: int = 0) -> None:
@@ -153,19 +165,33 @@ def _scalar(value: Any, dtype: tf.DType) -> Union[bool, int, float, bytes]:
         except (binascii.Error, ValueError) as error:
             raise RequestError("Unable to base64 decode") from error
     if dtype == tf.string and isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if dtype == tf.bool if isinstance(value, bool) else dtype.is_floating if is_number else False:
-        return value
-    if dtype.is_integer and is_number and isinstance(value, int) and dtype.min <= value <= dtype.max:
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise RequestError("JSON Parse error: The surrogate pair in string is invalid.") from error
+    kinds, least, most = _taken(dtype)
+    # NaN is neither less nor more.
+    if type(value) in kinds and not (value < least or value > most):
         return value
     raise _type_error(value, dtype)
+
+
+@functools.cache
+def _taken(dtype: tf.DType) -> tuple[tuple[type, ...], Any, Any]:
+    """Returns the types of JSON's values that a dtype takes, the least and the greatest value."""
+    if dtype == tf.bool:
+        return (bool,), False, True
+    if dtype.is_integer:
+        return (int,), dtype.min, dtype.max
+    return ((int, float) if dtype.is_floating else ()), -math.inf, math.inf
 
 
 def _shape(value: Any) -> list[int]:
     shape = []
     while isinstance(value, list):
         shape.append(len(value))
+        if len(shape) > _MOST_LEVELS:
+            raise RequestError(f"Encountered list at unexpected level: {_MOST_LEVELS}")
         value = value[0] if value else None
     return shape
 

@@ -34,7 +34,7 @@ class Versions:
         base, name = os.path.split(found.folder.rstrip("/"))
         self._base = base if name.isdigit() else ""
         self.current = Servable(found, int(name) if name.isdigit() else 1)
-        self._failed: Optional[tuple[str, int]] = None
+        self._failed: Optional[list[tuple[str, int]]] = None
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -79,5 +79,8 @@ class Versions:
     def _is_whole(self, name: str) -> bool:
         return tf.io.gfile.exists(os.path.join(self._base, name, FILE))
 
-    def _state(self, folder: str) -> tuple[str, int]:
-        return folder, tf.io.gfile.stat(os.path.join(folder, FILE)).mtime_nsec
+    def _state(self, folder: str) -> list[tuple[str, int]]:
+        """Returns the sizes of a version's files: it may still be copied."""
+        walked = tf.io.gfile.walk(folder)
+        paths = (os.path.join(inner, name) for inner, _, names in walked for name in names)
+        return sorted((path, tf.io.gfile.stat(path).length) for path in paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import json
 import math
 import shutil
@@ -22,11 +23,14 @@ import tensorflow as tf
 import uvicorn
 
 from tests.waiting import wait_until
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.predict.found_model import FoundModel
 from tfx_estimator.pipeline.serve.app import make_app
 from tfx_estimator.pipeline.serve.versions import Versions
 
 pytestmark = pytest.mark.unit
+
+DEEP = functools.reduce(lambda inner, _: [inner], range(300), 1)
 
 
 class Served:
@@ -47,11 +51,17 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, labels: tuple[str, ...] = (), most: int = 2**20, seconds: float = 60.0) -> Iterator[Served]:
+def serving(
+    folder: Path,
+    labels: tuple[str, ...] = (),
+    most: int = 2**20,
+    seconds: float = 60.0,
+    hosts: tuple[str, ...] = ("*",),
+) -> Iterator[Served]:
     """Serves a model in a thread."""
     lines: list[str] = []
     versions = Versions(FoundModel(str(folder), labels), lines.append)
-    server = uvicorn.Server(uvicorn.Config(make_app(versions, "m", most, seconds), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(make_app(versions, "m", most, seconds, hosts), log_level="warning"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -128,6 +138,13 @@ def test_numbers_that_are_none_are_tokens_in_both_directions(scale):
         ({"signature_name": "two", "instances": [1]}, "instances is a plain list, but expecting list of objects"),
         ({"signature_name": "two", "inputs": {"a": [1]}}, "Missing named input: b in 'inputs' object."),
         ({"signature_name": "two", "inputs": {"a": [1], "b": [{"b64": "?"}]}}, "Unable to base64 decode"),
+        ({"signature_name": "two", "inputs": {"a": [1], "b": ["\ud800"]}}, "The surrogate pair in string is invalid."),
+        ({"instances": [[1, 2, 3]]}, "Input x has shape [1,3], expected (None, 2)"),
+        ({"instances": [[1, 10**400]]}, "Input x has a number that is too large for float32"),
+        (
+            {"instances": [functools.reduce(lambda inner, _: [inner], range(300), 1)]},
+            "Encountered list at unexpected level: 254",
+        ),
         ({"signature_name": "no", "instances": [1]}, 'Serving signature name: "no" not found in signature def'),
     ],
 )
@@ -154,6 +171,9 @@ def test_what_is_there_is_told_and_what_is_not_is_not_found(scale):
     assert scale.ask("/v1/models/n:predict", body)[0] == 404
     assert scale.ask("/v1/models/n")[0] == 404
     assert scale.ask("/v1/models/m:say", body) == (400, {"error": "Malformed request: POST /v1/models/m:say"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(f"{scale.address}/v1/models/m", method="DELETE"), timeout=60)
+    assert (refused.value.code, json.load(refused.value)) == (405, {"error": "Method Not Allowed"})
     assert scale.ask("/v1/models/m:predict", b"{") == (400, {"error": "JSON Parse error: Invalid value. at offset: 1"})
 
 
@@ -195,8 +215,40 @@ def test_a_newer_version_takes_over_without_a_lost_request(tmp_path):
     assert len([line for line in served.lines if "not taken" in line]) == 1
 
 
+def test_a_version_that_is_still_copied_is_taken_when_it_is_whole(tmp_path):
+    save_scale(tmp_path / "1", 1.0)
+    whole = save_scale(tmp_path / "whole", 2.0)
+    with serving(tmp_path / "1") as served:
+        (tmp_path / "2").mkdir()
+        shutil.copy2(whole / "saved_model.pb", tmp_path / "2")
+        wait_until(lambda: any("version 2 is not taken" in line for line in served.lines), "version 2 is refused")
+        shutil.copytree(whole, tmp_path / "2", dirs_exist_ok=True)
+        second = (200, {"predictions": [[2.0, 4.0]]})
+        wait_until(lambda: served.predict(instances=[[1, 2]]) == second, "version 2 answers")
+
+
+def test_a_damaged_warm_up_is_an_error_of_its_version(tmp_path):
+    extra = save_scale(tmp_path / "1", 1.0) / "assets.extra"
+    extra.mkdir()
+    (extra / "tf_serving_warmup_requests").write_bytes(b"damaged " * 9)
+    with pytest.raises(PipelineError, match="warm-up request 0 failed"):
+        Versions(FoundModel(str(tmp_path / "1")), print)
+
+
+def test_a_page_of_another_name_gets_no_answer(tmp_path):
+    with serving(save_scale(tmp_path / "1", 1.0), hosts=("127.0.0.1",)) as served:
+        assert served.predict(instances=[[1, 2]])[0] == 200
+        request = urllib.request.Request(f"{served.address}/v1/models/m", headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(request, timeout=60)
+
+
 def test_a_request_has_limits_of_size_and_time(tmp_path, monkeypatch):
     with serving(save_scale(tmp_path / "1", 1.0), most=1000, seconds=0.5) as served:
+        # A body that does not come to its end.
+        with socket.create_connection(("127.0.0.1", int(served.address.rpartition(":")[2]))) as sender:
+            sender.sendall(b"POST /v1/models/m:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+            assert b" 504 " in sender.recv(1000)
         assert served.predict(instances=[[1.0, 2.0]] * 100)[0] == 413
         ends = threading.Event()
         monkeypatch.setattr(type(served.versions.current), "predict", lambda *_: ends.wait(30))
