@@ -22,6 +22,7 @@ import pytest
 import tensorflow as tf
 import uvicorn
 
+from tests.browser import open_browser
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.predict.found_model import FoundModel
@@ -312,3 +313,18 @@ def test_a_row_is_tried_as_predict_reads_a_table(tmp_path):
             text = page.read().decode()
         assert '<input name="x" inputmode="decimal">' in text
         assert '<input name="word">' in text
+
+
+def test_a_row_is_filled_in_on_the_page(tmp_path):
+    with (
+        serving(save_classifier(tmp_path / "1"), labels=("no", "yes")) as served,
+        open_browser(tmp_path / "browser") as browser,
+    ):
+        browser.open(f"{served.address}/", 390)
+        shown = "document.getElementById('results').innerText"
+        for value, expected in (("2", "yes"), ("two", "column x holds 'two'")):
+            browser.evaluate(f"document.querySelector('input[name=x]').value = '{value}'")
+            browser.evaluate("document.querySelector('button').click()")
+            wait_until(lambda text=expected: text in browser.evaluate(shown), expected)
+        # The status of the refused row is logged by the browser itself.
+        assert [line for line in browser.console_messages() if "400" not in line] == []
