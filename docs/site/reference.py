@@ -217,7 +217,8 @@ def _entry(section: type[Section], prefix: str, name: str, examples: Examples, l
     key, path = section.__fields__[name], f"{prefix}{name}"
     default = "**required**" if key.required else f"**default** `{inline(key.default)}`"
     null = ", or null" if key.allow_none else ""
-    also = " · a change of it reruns nothing" if key.operational else ""
+    # Those of `files` are compared with what a run has read.
+    also = " · a change of it reruns nothing" if key.operational and name != "files" else ""
     lines = [
         f"{level} {path} {{ #{path} data-toc-label='{name}' }}\n",
         f"{_escaped(key.description[:1].upper() + key.description[1:])}.\n" if key.description else "",

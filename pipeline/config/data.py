@@ -39,8 +39,12 @@ class Splits(Section):
     See https://www.tensorflow.org/datasets/splits. Of a table: shares of its rows, or patterns of its files.
     """
 
-    train: Union[str, int] = Field("train", "TFDS split expression, for example `train[:90%]`")
-    eval: Union[str, int] = Field("test", "TFDS split expression, for example `train[90%:]` or `test`")
+    train: Union[str, int] = Field(
+        "train", "TFDS split expression, for example `train[:90%]`; of a table, its share of the rows, or a pattern: 2"
+    )
+    eval: Union[str, int] = Field(
+        "test", "TFDS split expression, for example `train[90%:]` or `test`; of a table, a share or pattern: 1"
+    )
     test: Optional[Union[str, int]] = Field(None, "TFDS split expression, read by the Evaluator only; null is `eval`")
 
     def declared(self) -> dict[str, str]:

@@ -87,7 +87,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         source: A preset's name, or a YAML file; `-` is standard input. Several joined by `+` are merged; later ones
             override.
         overrides: `key.path=value` each, the value as YAML; the last one for a key wins.
-        target: Deployment target, one of `registry.ALL_TARGETS`; empty for this machine.
+        target: Deployment target: vertex, kubeflow, trainjob or tfjob; empty for this machine.
 
     Raises:
         DeclarationError: The declaration is invalid; the message lists all problems.

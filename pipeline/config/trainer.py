@@ -31,7 +31,7 @@ class TrainerSection(Section):
     )
     model: Optional[str] = Field(
         None,
-        "a built-in network (mnist_cnn, cifar_cnn, cifar_resnet, cifar_resnet9); or "
+        "a built-in network (mnist_cnn, cifar_cnn, cifar_resnet, cifar_resnet9; of a table wide_deep, dnn, linear); or "
         "`package.module:function`: a network function; for the Keras paths, one that returns a compiled "
         "tf.keras.Model; or, for estimator, a whole model_fn",
     )
@@ -42,7 +42,11 @@ class TrainerSection(Section):
     params: dict[str, Any] = Field({}, "further entries of your model_fn's `params`")
     train_steps: Optional[int] = number(None, 1, MAX_STEPS, "optimizer steps; this or train_epochs")
     train_epochs: Optional[float] = number(
-        None, None, _MAX_EPOCHS, "passes over the training examples, fractions allowed; this or train_steps", gt=0
+        None,
+        None,
+        _MAX_EPOCHS,
+        "passes over the examples, in steps of global_batch_size; this or train_steps",
+        gt=0,
     )
     eval_steps: Optional[int] = number(None, 1, MAX_STEPS, "batches per evaluation; null reads each example once")
     global_batch_size: int = number(128, 1, _MAX_BATCH, "examples per step, over all replicas")

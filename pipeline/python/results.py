@@ -34,7 +34,7 @@ class RunResult:
 
     Args:
         logs: The run's log folder, with `summary.json` and the report.
-        summary: The content of `summary.json`, see docs/report.md.
+        summary: The content of `summary.json`, see docs/declaration.md#where-things-are.
     """
 
     logs: str

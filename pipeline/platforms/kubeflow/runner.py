@@ -25,6 +25,11 @@ class KubeflowV2Runner(KubeflowV2DagRunner):
 
     The image needs both tfx-estimator and TFX. TFX's CLI recognizes this as its own runner, with `--engine vertex`.
     The file is JSON if its name ends in .json, as the default does, else YAML.
+
+    Args:
+        config: TFX's KubeflowV2DagRunnerConfig: the image, and what else the steps run with.
+        output_dir: Folder of the file; None is the current one.
+        output_filename: Its name; None is pipeline.json.
     """
 
     def run(
