@@ -9,6 +9,10 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
+_CHANNELS = (1, 3, 4)
+# The types that an image summary takes.
+_WRITTEN = (tf.uint8, tf.float16, tf.float32, tf.float64)
+
 InputFn = Callable[..., tf.data.Dataset]
 
 
@@ -32,7 +36,10 @@ def first_images(input_fn: InputFn, most: int) -> bytes:
 
 
 def _images(batch: tuple[Mapping[str, Any], Any]) -> dict[str, tf.Tensor]:
-    return {name: each for name, each in batch[0].items() if each.shape.rank == 4}
+    """Returns the features that TensorBoard can show: [batch, height, width, 1, 3 or 4] of numbers."""
+    found = {name: each for name, each in batch[0].items() if isinstance(each, tf.Tensor) and each.shape.rank == 4}
+    shown = {name: each for name, each in found.items() if each.shape[3] in _CHANNELS and each.dtype != tf.string}
+    return {name: each if each.dtype in _WRITTEN else tf.cast(each, tf.float32) for name, each in shown.items()}
 
 
 def histograms(variables: Mapping[str, Any]) -> bytes:

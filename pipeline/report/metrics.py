@@ -101,7 +101,10 @@ def compare_metrics(summary: Mapping[str, Any]) -> list[tuple[str, str, str, str
     for name, value in metrics.items():
         if name != COUNT and not _is_diff(name, metrics):
             change = metrics.get(f"{name}{DIFF}")
-            of_baseline = ("", "") if change is None else (show_metric((value or 0) - change), f"{change:+.4f}")
+            if change is None or value is None:
+                of_baseline = ("nan", "nan") if f"{name}{DIFF}" in metrics else ("", "")
+            else:
+                of_baseline = (show_metric(value - change), f"{change:+.4f}")
             rows.append((metric_name(name, names).removeprefix(PREFIX), show_metric(value), *of_baseline))
     return rows
 

@@ -17,19 +17,21 @@ _SECONDS = 1.0
 
 logger = get_logger("beam")
 
+_push = EmbeddedWorkerHandler.push
+
 
 @contextlib.contextmanager
 def shown() -> Iterator[None]:
     """Logs how far Beam's in-memory runner is: its own thread asks only once a stage has ended."""
-    push = EmbeddedWorkerHandler.push
 
     def push_and_count(self: Any, request: Any) -> Any:
         if not request.HasField("process_bundle"):
-            return push(self, request)
+            return _push(self, request)
         over = threading.Event()
-        threading.Thread(target=_count, args=(self.worker, request.instruction_id, over), daemon=True).start()
+        counter = threading.Thread(target=_count, args=(self.worker, request.instruction_id, over), daemon=True)
         try:
-            return push(self, request)
+            counter.start()
+            return _push(self, request)
         finally:
             over.set()
 
@@ -37,15 +39,16 @@ def shown() -> Iterator[None]:
     try:
         yield
     finally:
-        EmbeddedWorkerHandler.push = push
+        # Not what it was before: of two runs at once in a process, none may leave its own.
+        EmbeddedWorkerHandler.push = _push
 
 
 def _count(worker: Any, stage: str, over: threading.Event) -> None:
     """Logs, once a second, the most elements that a step of a stage has put out."""
     asked = beam_fn_api_pb2.ProcessBundleProgressRequest(instruction_id=stage)
     while not over.wait(_SECONDS):
-        # A counter that is added meanwhile.
-        with contextlib.suppress(RuntimeError):
+        # Such as RuntimeError, for a counter that is added meanwhile: progress must not disturb the run.
+        with contextlib.suppress(Exception):
             found = worker.process_bundle_progress(asked, stage).process_bundle_progress.monitoring_infos
             counts = [each for each in found if each.urn == monitoring_infos.ELEMENT_COUNT_URN]
             if counts:

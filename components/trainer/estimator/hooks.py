@@ -125,20 +125,28 @@ class AdditionsHook(ObserverHook):
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Writes the images at the start of a training."""
         super().after_create_session(session, coord)
-        self._last = self._step
+        self._first = self._last = self._step
         if self._declared.images and not self._step:
             self._add(first_images(self._input_fn, self._declared.images))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Writes the histograms of a checkpoint."""
         super().after_run(run_context, run_values)
-        if self._step // self._every > self._last // self._every:
-            self._add_histograms(run_context.session)
+        if self._is_due():
+            # A model_fn that accumulates gradients has counted fewer steps than runs.
+            self._step = int(run_context.session.run(self._read["step"]))
+            if self._is_due():
+                self._add_histograms(run_context.session)
 
     def end(self, session: Any) -> None:
         """Writes those of the last checkpoint."""
+        self._step = int(session.run(self._read["step"]))
         if self._step > self._last:
             self._add_histograms(session)
+
+    def _is_due(self) -> bool:
+        # Checkpoints are counted from the step that a training resumes from.
+        return (self._step - self._first) // self._every > (self._last - self._first) // self._every
 
     def _add_histograms(self, session: Any) -> None:
         self._last = self._step

@@ -58,7 +58,8 @@ def _count_from_step_0(original: Any, self: Any, *args: Any, **kwargs: Any) -> N
     original(self, *args, **kwargs)
     timer, update = self._timer, self._timer.update_last_triggered_step
     if every := timer._every_steps:
-        timer.update_last_triggered_step = lambda step: update(step - step % every)
+        # The step that was due: a model_fn that accumulates gradients has not come to it, and would repeat its point.
+        timer.update_last_triggered_step = lambda step: update((due := max(step, self._next_step or 0)) - due % every)
 
 
 # For a declared network or model_fn.

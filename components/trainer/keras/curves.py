@@ -31,13 +31,15 @@ class Curves(Observer):
 
     def begin(self, step: int) -> None:
         """Marks that training starts or resumes."""
-        self._first = step + 1
-        self._mark(tf.compat.v1.SessionLog.START, step)
+        self._begins = True
+        # TensorBoard drops what an earlier attempt has written from this step on: the point of the checkpoint stays.
+        self._mark(tf.compat.v1.SessionLog.START, step + 1)
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
         """Writes a point if one is due."""
-        if step % self._every == 0 or step == self._first:
+        if step % self._every == 0 or self._begins:
             self.write(step, values)
+        self._begins = False
 
     def before_save(self, step: int) -> None:
         """Marks a checkpoint."""

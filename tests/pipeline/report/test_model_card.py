@@ -36,6 +36,7 @@ SUMMARY = {
         "sparse_categorical_accuracy_diff": -0.125,
         "example_count": 300.0,
         "auc": None,
+        "auc_diff": None,
     },
     "slice_metrics": {"label": {"0": {"example_count": 100.0}, "1": {"example_count": 200.0}}},
     "versions": {"stack": "tfx1.15", "Python": "3.10.13"},
@@ -65,7 +66,7 @@ def test_it_has_data_metrics_slices_baseline_and_stack(tmp_path):
     assert metrics == [
         ["metric", "value", "latest blessed", "change"],
         ["accuracy", "0.5000", "0.6250", "-0.1250"],
-        ["auc", "nan", "", ""],
+        ["auc", "nan", "nan", "nan"],
     ]
     assert slices == [["label", "example_count"], [r"cat\|&lt;b>", "100"], ["dog", "200"]]
     assert ["Python", "3.10.13"] in versions
