@@ -60,7 +60,7 @@ class DeploySection(Section):
     """Where a compiled pipeline, or its training, runs; `run` reads it if the Trainer trains elsewhere."""
 
     image: Optional[str] = Field(None, "container image of every step, with tfx-estimator: REGISTRY/NAME@sha256:…")
-    pipeline_root: Optional[str] = Field(None, "root of artifacts: gs://bucket/folder; a runtime parameter")
+    pipeline_root: Optional[str] = Field(None, "root of artifacts, in a bucket or volume; a runtime parameter")
     training_root: Optional[str] = Field(
         None,
         "training folder that the Trainer step of the target kubeflow shares with its pods, in one of volumes; "

@@ -38,6 +38,7 @@ class Platform:
         no_pods: Why `deploy.security_context` has no effect; empty if it has one.
         has_volumes: Whether steps may mount volumes and secrets.
         has_read_only_volumes: Whether they may mount them read-only.
+        stores: Schemes of the object stores that its steps read and write.
         keeps_in_volumes: Whether the pipeline's folder lies in a volume, which its pods share; else in a bucket.
         accelerator: Regular expression of an accelerator's name.
         an_accelerator: An example of such a name.
@@ -64,6 +65,7 @@ class Platform:
     no_pods: str = ""
     has_volumes: bool = True
     has_read_only_volumes: bool = True
+    stores: tuple[str, ...] = ("gs://", "s3://")
     keeps_in_volumes: bool = False
     accelerator: str = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
     an_accelerator: str = "nvidia.com/gpu"
@@ -97,6 +99,7 @@ _PLATFORMS = (
         not_of_steps={"node_selector": _NO_NODES, "tolerations": _NO_NODES},
         no_pods="Vertex AI has no pods of yours",
         has_volumes=False,
+        stores=("gs://",),
         accelerator=r"[A-Z][A-Z0-9_]+",
         an_accelerator="NVIDIA_TESLA_T4",
         notes=True,

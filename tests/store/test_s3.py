@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.root import ROOT
 from tests.store.s3 import ADDRESS, S3, serving
 from tests.waiting import wait_until
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 STEPS, EVERY = 1500, 100
@@ -107,3 +109,16 @@ def test_an_outage_of_a_minute_in_training_and_one_at_a_push_are_waited_for(serv
     ended(tmp_path / "run", process)
     assert steps(tmp_path / "run") == sorted(steps(tmp_path / "run"))
     assert len(pushed(server)) == 1
+
+
+def test_a_file_of_kubeflow_executes_with_its_root_in_a_bucket(server, tmp_path):
+    root = "deploy.pipeline_root=s3://some-bucket/pipelines"
+    options = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW], root) for word in ("--set", each)]
+    compiled = str(tmp_path / "digits.yaml")
+    program = (sys.executable, "-m", "tfx_estimator")
+    words = (*program, "compile", "digits", "--target", KUBEFLOW, "--output", compiled, *options)
+    ended(tmp_path / "compile", start(tmp_path / "compile", *words))
+    words = (*program, "execute", compiled, "--root", f"{ADDRESS}/runs", "--require-blessing")
+    output = ended(tmp_path / "execute", start(tmp_path / "execute", *words))
+    assert re.search(r"accuracy +0\.98", output)
+    assert [name for name in server.names("runs/") if re.search(r"serving/\d+/saved_model.pb$", name)]

@@ -15,7 +15,6 @@ from tfx_estimator.pipeline.user_data.embedded_tables import TABLES, place_of
 
 AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_GS = "gs://"
 _RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
 
 
@@ -55,15 +54,17 @@ def _root(case: Case) -> Any:
     root, platform = case.deploy.pipeline_root, case.platform
     in_volume = platform.keeps_in_volumes
     in_bucket = not in_volume or case.distribution.pods == {"chief": 1}
-    expected = ["gs://BUCKET/FOLDER"] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
+    expected = [_folders(case)] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
     if root is None:
         what = f"the target {case.target} needs it"
-    elif (in_bucket and root.startswith(_GS)) or (in_volume and case.deploy.is_mounted(root, writable=True)):
+    elif (in_bucket and root.startswith(platform.stores)) or (
+        in_volume and case.deploy.is_mounted(root, writable=True)
+    ):
         return None
-    elif root.startswith(_GS):
+    elif root.startswith(platform.stores):
         what = "the pods of its cluster exchange files there, which needs a volume, not a bucket"
     else:
-        what = _unreached(root)
+        what = _unreached(case, root)
     depends = "trainer.distribution" if in_volume else ""
     return {"why": what, "allowed": ", or ".join(expected), "other": depends}
 
@@ -81,11 +82,11 @@ def _places(case: Case) -> Iterator[dict[str, str]]:
         **tables,
         "pusher.destination": (case.pusher.destination, "null is `serving` below the pipeline root"),
     }
-    allowed = "gs://BUCKET/FOLDER" + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")
+    allowed = _folders(case) + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")
     for path, (value, todo) in places.items():
         mounted = value is not None and case.deploy.is_mounted(value, writable=path == "pusher.destination")
-        if value is not None and not value.startswith(_GS) and not mounted:
-            yield {"path": path, "why": _unreached(value), "allowed": allowed, "instead": todo}
+        if value is not None and not value.startswith(case.platform.stores) and not mounted:
+            yield {"path": path, "why": _unreached(case, value), "allowed": allowed, "instead": todo}
 
 
 def _of_others(case: Case) -> Iterator[dict[str, str]]:
@@ -108,9 +109,15 @@ def _read_only(case: Case) -> Any:
     return not case.platform.has_read_only_volumes and read_only and {"value": ""}
 
 
-def _unreached(path: str) -> str:
+def _folders(case: Case) -> str:
+    """Returns the forms of a folder in the platform's object stores."""
+    return " or ".join(f"{scheme}BUCKET/FOLDER" for scheme in case.platform.stores)
+
+
+def _unreached(case: Case, path: str) -> str:
     """Returns why no step can read or write the path."""
-    return "of object stores, the steps use Cloud Storage alone" if is_address(path) else OF_THIS_MACHINE
+    stores = " and ".join(case.platform.stores)
+    return f"of object stores, the steps use {stores} alone" if is_address(path) else OF_THIS_MACHINE
 
 
 DEPLOY = (
@@ -152,7 +159,7 @@ DEPLOY = (
         Rule(
             "deploy.pipeline_root", _root, "{why}", "name a folder that all steps can write", "{allowed}", ("{other}",)
         ),
-        Rule("{path}", _places, "{why}", "{instead}; --set {path}=gs://…", "{allowed}"),
+        Rule("{path}", _places, "{why}", "{instead}; --set {path}=…", "{allowed}"),
         Rule(
             "trainer.warm_start",
             lambda case: case.trainer.warm_start is not None,

@@ -72,6 +72,11 @@ def test_all_paths_of_this_machine_are_named(tmp_path):
     assert any("trainer.warm_start" in problem and "from this machine only" in problem for problem in problems)
 
 
+def test_a_root_in_s3_is_accepted_on_kubeflow():
+    root = "deploy.pipeline_root=s3://bucket/x"
+    assert load("digits", (*WHOLE["kubeflow"], root), "kubeflow").declaration.deploy.pipeline_root == "s3://bucket/x"
+
+
 def test_paths_in_a_volume_are_accepted():
     mine = ("data.data_dir=/mnt/data/tfds", "pusher.destination=/mnt/data/out")
     load("mnist", (*COMMON, VOLUME, *mine), "kubeflow")
@@ -95,7 +100,8 @@ REFUSED = [
     ("", "deploy.image=tfx:latest", "deploy.image", "not pinned by its digest"),
     ("", "deploy.nodes.Trainer.accelerators=2", "deploy.nodes.Trainer.accelerators", "type of accelerator is missing"),
     ("", "deploy.vertex={machine: {accelerator: nvidia.com/gpu}}", "machine.accelerator", "no such accelerator"),
-    ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "Cloud Storage alone"),
+    ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "the steps use gs:// alone"),
+    ("kubeflow", "deploy.pipeline_root=hdfs://x/y", "deploy.pipeline_root", "the steps use gs:// and s3:// alone"),
     ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "on this machine, and"),
     ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which needs a volume"),
     ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "on this machine, and"),

@@ -176,11 +176,12 @@ def test_two_pipelines_share_no_object_name():
         assert name == name.strip("-")
 
 
-def test_a_lone_chief_may_keep_everything_in_a_bucket(tmp_path):
-    alone = (OF_TFJOB[0], "deploy.pipeline_root=gs://bucket/runs")
+@pytest.mark.parametrize("scheme", ["gs", "s3"])
+def test_a_lone_chief_may_keep_everything_in_a_bucket(tmp_path, scheme):
+    alone = (OF_TFJOB[0], f"deploy.pipeline_root={scheme}://bucket/runs")
     _, job = compile_it(tmp_path, "digits", *alone)
     (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
-    assert container["command"][-2:] == ["--workdir", "gs://bucket/runs"]
+    assert container["command"][-2:] == ["--workdir", f"{scheme}://bucket/runs"]
     two = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
     with pytest.raises(DeclarationError, match="the pods of its cluster exchange files there"):
         load("digits", (*alone, two), "tfjob")
