@@ -120,9 +120,6 @@ DEV_REQUIREMENTS = [
     "pytest-timeout",
     "pytest-xdist",
     "ruff",
-    # The verb `serve`.
-    "starlette>=0.40,<2",
-    "uvicorn>=0.30,<1",
     # Shell completion.
     "shtab",
     # Layers of TensorFlow 1 in `tf.contrib`.
@@ -177,7 +174,7 @@ setup(
         # For `tracking: {mlflow: URI}`.
         "mlflow": ["mlflow>=2.9"],
         "serve": SERVE_REQUIREMENTS,
-        "dev": DEV_REQUIREMENTS,
+        "dev": [*DEV_REQUIREMENTS, *SERVE_REQUIREMENTS],
     },
     cmdclass={"build_py": CleanBuild},
     entry_points={

@@ -101,7 +101,10 @@ def problems(requirements: list[Requirement], text: str) -> list[str]:
 def main() -> int:
     """Prints the problems; returns 0 if there are none, else 1."""
     wrong = False
-    for lock, names in {LOCK: REQUIREMENTS, DEV_LOCK: (*REQUIREMENTS, "DEV_REQUIREMENTS")}.items():
+    for lock, names in {
+        LOCK: REQUIREMENTS,
+        DEV_LOCK: (*REQUIREMENTS, "DEV_REQUIREMENTS", "SERVE_REQUIREMENTS"),
+    }.items():
         text = lock.read_text()
         found = problems(declared(ROOT / "setup.py", *names), text)
         for line in found:

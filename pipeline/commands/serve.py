@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 from collections.abc import Collection
@@ -24,11 +25,10 @@ EPILOG = """\
 It is for trying. It is no replacement for TensorFlow Serving, which serves the same folder in production.
 """
 _LOOPBACK, _PORT = "127.0.0.1", 8501
-_MEGABYTES, _SECONDS = 16, 30.0
+_BYTES, _SECONDS = 16 * 2**20, 30.0
 # Requests that wait or are answered at a time; a further one gets the status 503.
 _MOST = 256
 _SERVING = "serving"
-_DAY = 24 * 60 * 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="the model's name in addresses (default: that of the run or folder)")
     parser.add_argument("--host", default=_LOOPBACK, help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=_PORT, help="0 takes a free one (default: %(default)s)")
-    parser.add_argument(
-        "--most-megabytes", metavar="N", type=int, default=_MEGABYTES, help="of a request (default: %(default)s)"
-    )
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=float, default=_SECONDS, help="for an answer (default: %(default)g)"
     )
@@ -59,10 +56,9 @@ def run(args: argparse.Namespace) -> int:
             expected="starlette and uvicorn, of the extra `serve`",
             todo="pip install starlette uvicorn",
         ) from error
-    for option, value in (("--most-megabytes", args.most_megabytes), ("--timeout", args.timeout)):
-        if not 0 < value < _DAY:
-            what = f"{option} {value:g}: this is out of range"
-            raise DeclarationError(what, expected=f"more than 0, less than {_DAY:,}", todo="correct it")
+    if not 0 < args.timeout < math.inf:
+        what = f"--timeout {args.timeout:g}: this is out of range"
+        raise DeclarationError(what, expected="a positive number of seconds", todo="correct it")
     with quiet(os.devnull) as terminal:
         console = make_console(terminal)
         with console.status("starting TensorFlow"), uncollected():
@@ -81,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
             for line in _greeting(f"http://{shown}:{port}", name, found.folder, versions.current.signatures):
                 console.print(line)
             hosts = [args.host, "localhost"] if args.host == _LOOPBACK else ["*"]
-            app = make_app(versions, name, args.most_megabytes * 2**20, args.timeout, hosts)
+            app = make_app(versions, name, _BYTES, args.timeout, hosts)
             # A call cannot be cancelled: the end waits for those that began, as long as an answer may take.
             settings = uvicorn.Config(
                 app,
@@ -129,7 +125,8 @@ def _find(named: str) -> FoundModel:
     pushed = run.summary.get("pushed")
     folder = os.path.dirname(pushed) if pushed else os.path.join(run.home, _SERVING)
     try:
-        return dataclasses.replace(found, folder=find(folder).folder)
+        # Each version knows its own classes: those of the latest run may be others.
+        return dataclasses.replace(found, folder=find(folder).folder, labels=())
     except DeclarationError:  # nothing was pushed yet
         return found
 

@@ -328,3 +328,25 @@ def test_a_row_is_filled_in_on_the_page(tmp_path):
             wait_until(lambda text=expected: text in browser.evaluate(shown), expected)
         # The status of the refused row is logged by the browser itself.
         assert [line for line in browser.console_messages() if "400" not in line] == []
+
+
+def save_named(folder: Path, names: tuple[str, ...]) -> Path:
+    """Saves a model of tf.Examples that names its classes."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
+    def serve(examples):
+        x = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([], tf.float32)})["x"]
+        scores = tf.nn.softmax(tf.stack([-x, x], 1))
+        return {"probabilities": scores, "classes": tf.gather(tf.constant(names), tf.argmax(scores, 1))}
+
+    tf.saved_model.save(tf.Module(), str(folder), signatures=serve)
+    return folder
+
+
+def test_each_version_names_its_own_classes(tmp_path):
+    save_named(tmp_path / "1", ("cat", "dog"))
+    with serving(tmp_path / "1") as served:
+        assert served.ask("/try", {"x": "2"})[1]["results"][0][0] == "dog"
+        save_named(tmp_path / "part", ("dog", "emu")).rename(tmp_path / "2")
+        wait_until(lambda: served.versions.current.version == 2, "version 2 answers")
+        assert served.ask("/try", {"x": "2"})[1]["results"][0][0] == "emu"
