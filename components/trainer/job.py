@@ -53,7 +53,11 @@ class Job:
     def load(cls, path: str) -> Job:
         """Reads a job."""
         with open(path, encoding="utf-8") as file:
-            values = json.load(file)
+            return cls.of(json.load(file))
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Job:
+        """Returns the job with these values."""
         return cls(**{**values, "settings": Settings.from_dict(values.get("settings", {}))})
 
 

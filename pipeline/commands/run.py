@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
     from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import Nodes
-    from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
+    from tfx_estimator.pipeline.config.paths import check_workdir
 
     loaded = load(args.source, args.overrides)
     check_workdir(args.workdir, stores=True)
@@ -70,9 +70,6 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
     from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 
     place = resolve(os.environ)
-    if place is not None:
-        # The tasks of a cluster synchronize through files in the work folder, which an object store does not allow.
-        reject_address(args.workdir, "--workdir")
     # Before anything starts: is this the declared cluster, and can its tasks share the batch?
     distribution = resolve_distribution(loaded.declaration.trainer.distribution, place)
     loaded.check_cluster(distribution, joins=place is not None)

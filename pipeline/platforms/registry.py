@@ -39,7 +39,7 @@ class Platform:
         has_volumes: Whether steps may mount volumes and secrets.
         has_read_only_volumes: Whether they may mount them read-only.
         stores: Schemes of the object stores that its steps read and write.
-        keeps_in_volumes: Whether the pipeline's folder lies in a volume, which its pods share; else in a bucket.
+        keeps_in_volumes: Whether the pipeline's folder may lie in a volume, which its pods share.
         accelerator: Regular expression of an accelerator's name.
         an_accelerator: An example of such a name.
         hides_results: Whether it does not report the outputs of steps.

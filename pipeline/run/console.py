@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.source import CARD, DECLARATION, REPORT
 from tfx_estimator.pipeline.run import dry_run
-from tfx_estimator.pipeline.run.join import Rendezvous
+from tfx_estimator.pipeline.run.rendezvous import meeting_of
 from tfx_estimator.pipeline.run.summary import INTERRUPTED, Summary, recorded
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
 from tfx_estimator.pipeline.run.terminal import make_console, quiet, run_context, title
@@ -53,7 +53,7 @@ def run_declaration(
     check_client(loaded.declaration)
     results = summary or Summary(loaded.source)
     folders = PipelineFolders(workdir, loaded.declaration.name)
-    with run_context(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).leading():
+    with run_context(folders), contextlib.nullcontext() if cluster is None else meeting_of(folders, cluster).leading():
         logs = _make_logs(loaded, folders)
         caller.tell(**{caller.FOLDER: logs})
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:

@@ -1,25 +1,28 @@
 """Messages between tasks of an external cluster, exchanged through the shared training folder, perhaps in a store.
 
-The chief writes the step to stop at. The evaluator writes a progress mark for the chief, which waits for its model: an
-evaluation may be long, and writes nothing else before its end.
+The chief writes the step to stop at, and in a store its job, which a task notes that it trains. The evaluator writes a
+progress mark for the chief, which waits for its model: an evaluation may be long, and writes nothing else before its
+end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import read_json, write_whole
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import request_stop
 from tfx_estimator.pipeline.base.files import parsed
 
-_STOP, _BEAT = "stop.json", "evaluator.json"
+_STOP, _BEAT, _CLUSTER, _JOB = "stop.json", "evaluator.json", "cluster", "job.json"
 # The mark's interval: fixed, or shorter for a short timeout.
 _EVERY_SECONDS, _PER_TIMEOUT = 30.0, 10
 
@@ -54,11 +57,43 @@ def read(training_dir: str) -> Any:
     return read_json(os.path.join(training_dir, _BEAT), kind=float)
 
 
+def offer(job: Job) -> None:
+    """Offers the chief's job to the other tasks."""
+    record = {"at": time.time(), "job": dataclasses.asdict(job)}
+    write_whole(os.path.join(job.training_dir, _CLUSTER, _JOB), json.dumps(record))
+
+
+def offers(root: str) -> Iterator[tuple[str, float]]:
+    """Yields the offers in the training folders of a folder, with the chief's time of each."""
+    for path in fileio.glob(os.path.join(root, "*", _CLUSTER, _JOB)):
+        if record := read_json(path):
+            yield path, record["at"]
+
+
+def load(offer: str) -> Optional[Job]:
+    """Returns the job of an offer; None if it is gone."""
+    record = read_json(offer)
+    return record and Job.of(record["job"])
+
+
+def enter(offer: str, task: str) -> None:
+    """Notes that a task trains the job of an offer."""
+    write_whole(os.path.join(os.path.dirname(offer), f"{task}.json"), json.dumps({"at": time.time()}))
+
+
+def has_entered(offer: str, task: str, at: float) -> bool:
+    """Returns whether a task has trained the job that was offered then."""
+    record = read_json(os.path.join(os.path.dirname(offer), f"{task}.json"))
+    return record is not None and record["at"] >= at
+
+
 def remove(training_dir: str) -> None:
-    """Removes the evaluator's progress mark."""
+    """Removes the evaluator's progress mark, the offer, and what the tasks have noted."""
     with contextlib.suppress(Exception):  # an unavailable store
         if fileio.exists(path := os.path.join(training_dir, _BEAT)):
             fileio.remove(path)
+        if fileio.exists(path := os.path.join(training_dir, _CLUSTER)):
+            fileio.rmtree(path)
 
 
 class StoredStop:

@@ -89,7 +89,10 @@ class Supervisor:
         if place is not None:
             self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
         self._job.save(self._job_path)
-        if (leads := place is None or place.task.type == CHIEF) or is_address(self._job.training_dir):
+        leads, is_stored = place is None or place.task.type == CHIEF, is_address(self._job.training_dir)
+        if place is not None and leads and is_stored:
+            stored.offer(self._job)
+        if leads or is_stored:
             # In an external cluster only the chief removes the stop file: the other tasks share it, and may be running
             # already. If the training folder is in a store, each task has its own local folder and stop file.
             with contextlib.suppress(FileNotFoundError):

@@ -53,20 +53,14 @@ def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: 
 def _root(case: Case) -> Any:
     root, platform = case.deploy.pipeline_root, case.platform
     in_volume = platform.keeps_in_volumes
-    in_bucket = not in_volume or case.distribution.pods == {"chief": 1}
-    expected = [_folders(case)] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
+    expected = [_folders(case), *["a folder in one of deploy.volumes, not read_only"] * in_volume]
     if root is None:
         what = f"the target {case.target} needs it"
-    elif (in_bucket and root.startswith(platform.stores)) or (
-        in_volume and case.deploy.is_mounted(root, writable=True)
-    ):
+    elif root.startswith(platform.stores) or (in_volume and case.deploy.is_mounted(root, writable=True)):
         return None
-    elif root.startswith(platform.stores):
-        what = "the pods of its cluster exchange files there, which needs a volume, not a bucket"
     else:
         what = _unreached(case, root)
-    depends = "trainer.distribution" if in_volume else ""
-    return {"why": what, "allowed": ", or ".join(expected), "other": depends}
+    return {"why": what, "allowed": ", or ".join(expected)}
 
 
 def _places(case: Case) -> Iterator[dict[str, str]]:
@@ -156,9 +150,7 @@ DEPLOY = (
         Rule("deploy.{key}", _unmounted, "{platform.title} has none", "remove it, or deploy elsewhere", "a bucket"),
         Rule("deploy.volumes", _read_only, "{platform.title} lets steps write in each", "remove read_only", "false"),
         Rule("deploy.{key}", _of_others, "it is for the target {other} only", "remove it, or compile for that", "null"),
-        Rule(
-            "deploy.pipeline_root", _root, "{why}", "name a folder that all steps can write", "{allowed}", ("{other}",)
-        ),
+        Rule("deploy.pipeline_root", _root, "{why}", "name a folder that all steps can write", "{allowed}"),
         Rule("{path}", _places, "{why}", "{instead}; --set {path}=…", "{allowed}"),
         Rule(
             "trainer.warm_start",

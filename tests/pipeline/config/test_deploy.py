@@ -103,7 +103,7 @@ REFUSED = [
     ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "the steps use gs:// alone"),
     ("kubeflow", "deploy.pipeline_root=hdfs://x/y", "deploy.pipeline_root", "the steps use gs:// and s3:// alone"),
     ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "on this machine, and"),
-    ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which needs a volume"),
+    ("tfjob", "deploy.pipeline_root=hdfs://x/y", "deploy.pipeline_root", "the steps use gs:// and s3:// alone"),
     ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "on this machine, and"),
     ("kubeflow", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),

@@ -1,8 +1,9 @@
-"""Tasks that join the training of their cluster's chief."""
+"""Tasks that join the training of their cluster's chief, in a folder and in an object store."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
@@ -13,61 +14,89 @@ import pytest
 from rich.console import Console
 
 from tests.folders import write_files
+from tests.store.s3 import ADDRESS, S3, serving
+from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.components.trainer.cluster import tf_config
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles
+from tfx_estimator.components.trainer.supervisor import stored
 from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import join
-from tfx_estimator.pipeline.run.join import Rendezvous
+from tfx_estimator.pipeline.run.rendezvous import Rendezvous, StoredRendezvous, meeting_of
 from tfx_estimator.pipeline.run.view import View
 
 TASKS = {"chief": ("a:1",), "worker": ("b:1",)}
 
 
 @pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFolders:
+def server() -> Iterator[S3]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(params=["folder", "store"])
+def folders(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFolders:
     """A work folder; the deadlines of a join are shortened."""
-    monkeypatch.setattr(join, "_BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(join, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(join, "_SILENT_SECONDS", 1.5)
-    return PipelineFolders(str(tmp_path), "digits")
+    for kind in (Rendezvous, StoredRendezvous):
+        for name, seconds in (("beat_seconds", 0.05), ("poll_seconds", 0.02), ("silent_seconds", 1.5)):
+            monkeypatch.setattr(kind, name, seconds)
+    if request.param == "folder":
+        return PipelineFolders(str(tmp_path), "digits")
+    request.getfixturevalue("server")
+    return PipelineFolders(f"{ADDRESS}/{tmp_path.name}", "digits")
 
 
 def write_job(folders: PipelineFolders, training: str) -> str:
-    logs = Path(folders.root, "Trainer", "training", training, "logs")
-    return str(write_files(logs, {"job-chief-0.json": "{}"}) / "job-chief-0.json")
+    folder = os.path.join(folders.root, "Trainer", "training", training)
+    if folders.is_stored:
+        stored.offer(Job("", "", {}, folder))
+        return os.path.join(folder, "cluster", "job.json")
+    return str(write_files(Path(folder, "logs"), {"job-chief-0.json": "{}"}) / "job-chief-0.json")
+
+
+def age(job: str) -> None:
+    """Makes a job one of long ago."""
+    if job.startswith("s3://"):
+        write_whole(job, json.dumps({**read_json(job), "at": 1.0}))
+    else:
+        os.utime(job, (1, 1))
 
 
 def find(folders: PipelineFolders, timeout: float = 5.0, in_step: str = "") -> str | None:
-    return join._find_job(Rendezvous(folders, TASKS), folders, timeout, in_step)
+    return join._find_job(meeting_of(folders, TASKS), folders, timeout, in_step)
+
+
+def training_of(job: str | None) -> str:
+    return Path(job or "").parents[1].name
 
 
 def test_the_job_of_this_run_is_found_and_not_that_of_an_earlier_one(folders):
-    os.utime(write_job(folders, "earlier"), (1, 1))
-    with Rendezvous(folders, TASKS).leading():
+    age(write_job(folders, "earlier"))
+    with meeting_of(folders, TASKS).leading():
         threading.Timer(0.2, write_job, [folders, "this"]).start()
-        assert Path(find(folders)).parents[1].name == "this"
+        assert training_of(find(folders)) == "this"
         with pytest.raises(PipelineError, match="did not start"):
-            join._find_job(Rendezvous(folders, {**TASKS, "ps": ("c:1",)}), folders, 0.2)
+            join._find_job(meeting_of(folders, {**TASKS, "ps": ("c:1",)}), folders, 0.2)
 
 
 def test_the_training_of_a_killed_chief_is_not_joined(folders):
-    meeting = Rendezvous(folders, TASKS)
+    meeting = meeting_of(folders, TASKS)
     with meeting.leading():
         write_job(folders, "this")
-        left = Path(meeting._path).read_bytes()
-    Path(meeting._path).write_bytes(left)
+        left = read_json(meeting._path)
+    write_whole(meeting._path, json.dumps(left))
     with pytest.raises(PipelineError, match="did not start"):
         find(folders, 0.5)
 
 
 def test_a_chief_that_is_killed_while_a_task_waits_is_noticed(folders, monkeypatch):
-    meeting = Rendezvous(folders, TASKS)
+    meeting = meeting_of(folders, TASKS)
 
     def begin() -> None:
-        monkeypatch.setattr(meeting, "_beat", lambda stopped: None)
+        monkeypatch.setattr(meeting, "_beat", lambda: None)
         context.enter_context(meeting.leading())
 
     with contextlib.ExitStack() as context:
@@ -79,7 +108,7 @@ def test_a_chief_that_is_killed_while_a_task_waits_is_noticed(folders, monkeypat
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_other_tasks_end_with_a_chief_that_does_not_train(folders, fails):
     def lead() -> None:
-        with contextlib.suppress(ValueError), Rendezvous(folders, TASKS).leading():
+        with contextlib.suppress(ValueError), meeting_of(folders, TASKS).leading():
             if fails:
                 raise ValueError
 
@@ -101,10 +130,10 @@ def started_again(folders: PipelineFolders, first: Callable[[], TfxEstimatorErro
     left = threading.Event()
 
     def lead() -> None:
-        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).leading():
+        with contextlib.suppress(TfxEstimatorError), meeting_of(folders, TASKS).leading():
             raise first()
         time.sleep(pause)
-        with Rendezvous(folders, TASKS).leading():
+        with meeting_of(folders, TASKS).leading():
             write_job(folders, "again")
             left.wait(5)
 
@@ -127,7 +156,7 @@ def test_a_chief_that_restarts_is_waited_for(folders, monkeypatch, stopped):
         return StoppedError("training was ended by SIGTERM", exit_code=143) if stopped else lost()
 
     with started_again(folders, first, 0.3):
-        assert Path(find(folders)).parents[1].name == "again"
+        assert training_of(find(folders)) == "again"
 
 
 @pytest.mark.parametrize(
@@ -140,16 +169,22 @@ def test_a_chief_that_restarts_is_waited_for(folders, monkeypatch, stopped):
         (Event.STARTED, True, "this"),
     ],
 )
-def test_a_training_that_lost_this_synchronous_task_is_not_joined_again(folders, monkeypatch, event, earlier, expected):
+def test_a_training_that_lost_this_synchronous_task_is_not_joined_again(
+    folders, monkeypatch, tmp_path, event, earlier, expected
+):
     monkeypatch.setenv(RETRYABLE, "138")
     written, lose = threading.Event(), threading.Event()
 
     def first() -> TfxEstimatorError:
-        files = TaskFiles(os.path.dirname(write_job(folders, "this")), "worker-0", 1)
+        job = write_job(folders, "this")
+        logs = str(tmp_path) if folders.is_stored else os.path.dirname(job)
+        files = TaskFiles(logs, "worker-0", 1)
         Path(files.task_spec).write_text("{}")
-        if earlier:
-            os.utime(files.task_spec, (1, 1))
         ProgressWriter(files.progress).write(event)
+        meeting_of(folders, TASKS).enter(job, "worker-0", logs)
+        if earlier:
+            note = os.path.join(os.path.dirname(job), "worker-0.json")
+            age(note if folders.is_stored else files.task_spec)
         written.set()
         lose.wait(30)
         return lost()
@@ -157,10 +192,10 @@ def test_a_training_that_lost_this_synchronous_task_is_not_joined_again(folders,
     with started_again(folders, first, 0.1):
         written.wait(5)
         # An evaluator and a parameter server join; so does a synchronous task that its cluster still waits for.
-        assert Path(find(folders)).parents[1].name == "this"
+        assert training_of(find(folders)) == "this"
         if expected == "again":
             threading.Timer(0.3, lose.set).start()
-        assert Path(find(folders, in_step="worker-0")).parents[1].name == expected
+        assert training_of(find(folders, in_step="worker-0")) == expected
         lose.set()
 
 
@@ -168,6 +203,6 @@ def test_a_training_that_ended_before_the_join_leaves_nothing_to_train(folders, 
     # For example, a parameter server that restarts after the chief has published.
     loaded = load("digits", ["trainer.distribution={train: {strategy: parameter_server, workers: 1, ps: 1}}"])
     place = tf_config.read('{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}')
-    gone = iter([os.path.join(folders.root, "Trainer", "training", "this", "logs", "job-chief-0.json"), None])
+    gone = iter([os.path.join(folders.root, "Trainer", "training", "this", "none", "job.json"), None])
     monkeypatch.setattr(join, "_find_job", lambda *_: next(gone))
     assert "there is nothing to train" in join._join_training(loaded, folders, place, View(Console(quiet=True)))
