@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +30,24 @@ def server():
         yield server
 
 
-def begin(place: Path, strategy: str, *roles: str) -> dict[str, subprocess.Popen[str]]:
+@pytest.fixture
+def begin(server: S3) -> Iterator[Callable[..., dict[str, subprocess.Popen[str]]]]:
     """Starts a task of each role, each with a home and temporary files of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*given: Any) -> dict[str, subprocess.Popen[str]]:
+        tasks = _begin(*given)
+        started.extend(tasks.values())
+        return tasks
+
+    yield begin
+    for task in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(task.pid, signal.SIGKILL)
+        task.wait()
+
+
+def _begin(place: Path, strategy: str, *roles: str) -> dict[str, subprocess.Popen[str]]:
     cluster = {role: [f"localhost:{port}"] for role, port in zip(roles, free_ports(len(roles))) if role != EVALUATOR}
     distribution = f"train: {{strategy: {strategy}}}, evaluator: {str(EVALUATOR in roles).lower()}, max_restarts: 0"
     more = (f"trainer.distribution={{{distribution}}}", f"trainer.train_steps={STEPS}", "evaluator.min_accuracy=0.9")
@@ -55,7 +74,9 @@ def log(place: Path, role: str) -> str:
         ("parameter_server", ("chief", "worker", "ps")),
     ],
 )
-def test_a_cluster_trains_exactly_its_steps_and_its_chief_pushes_one_model(server: S3, tmp_path, strategy, roles):
+def test_a_cluster_trains_exactly_its_steps_and_pushes_one_model(
+    server: S3, begin, tmp_path, strategy, roles
+):
     tasks = begin(tmp_path, strategy, *roles)
     for role, task in tasks.items():
         ended(tmp_path / role, task)
@@ -71,9 +92,9 @@ def test_a_cluster_trains_exactly_its_steps_and_its_chief_pushes_one_model(serve
     assert not [name for name in server.names("runs/") if "/cluster/" in name]
 
 
-def test_a_cluster_that_lost_a_worker_goes_on_at_the_checkpoint_in_the_bucket(server: S3, tmp_path):
+def test_a_cluster_that_lost_a_worker_goes_on_at_the_checkpoint_in_the_bucket(server: S3, begin, tmp_path):
     tasks = begin(tmp_path / "first", "multi_worker_mirrored", "chief", "worker")
-    wait_until(lambda: len(checkpoints(server)) > 1, "two checkpoints", 300)
+    wait_until(lambda: len(checkpoints(server)) > 1, "two checkpoints", 600)
     os.killpg(tasks["worker"].pid, signal.SIGKILL)
     for task in tasks.values():
         task.wait(300)
