@@ -74,9 +74,7 @@ def log(place: Path, role: str) -> str:
         ("parameter_server", ("chief", "worker", "ps")),
     ],
 )
-def test_a_cluster_trains_exactly_its_steps_and_pushes_one_model(
-    server: S3, begin, tmp_path, strategy, roles
-):
+def test_a_cluster_trains_exactly_its_steps_and_pushes_one_model(server: S3, begin, tmp_path, strategy, roles):
     tasks = begin(tmp_path, strategy, *roles)
     for role, task in tasks.items():
         ended(tmp_path / role, task)
@@ -94,7 +92,7 @@ def test_a_cluster_trains_exactly_its_steps_and_pushes_one_model(
 
 def test_a_cluster_that_lost_a_worker_goes_on_at_the_checkpoint_in_the_bucket(server: S3, begin, tmp_path):
     tasks = begin(tmp_path / "first", "multi_worker_mirrored", "chief", "worker")
-    wait_until(lambda: len(checkpoints(server)) > 1, "two checkpoints", 600)
+    wait_until(lambda: max(checkpoints(server), default=0) > 0, "a checkpoint after the first step", 600)
     os.killpg(tasks["worker"].pid, signal.SIGKILL)
     for task in tasks.values():
         task.wait(300)

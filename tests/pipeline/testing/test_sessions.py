@@ -106,7 +106,7 @@ def test_an_interrupt_ends_the_process_of_replicas_too(project: Path) -> None:
     process = start(project, "-q", "-k", "long")
     wait_until(lambda: (project / "waiting").exists() or process.poll() is not None, "the model_fn is not called", 100)
     os.killpg(process.pid, signal.SIGINT)
-    shown = process.communicate(timeout=30)[0]
+    shown = process.communicate(timeout=120)[0]
     assert "KeyboardInterrupt" in shown
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     wait_until(lambda: left(process.pid) == [], lambda: str(left(process.pid)), 10)
