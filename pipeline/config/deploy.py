@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.pod_patch import as_list, mount_paths, reject
 from tfx_estimator.pipeline.config.section import Field, Section, number
-from tfx_estimator.pipeline.platforms.kubeflow.section import Secret, SecurityContext, Toleration, Volume, placement
+from tfx_estimator.pipeline.platforms.kubeflow.section import Volume
 from tfx_estimator.pipeline.platforms.registry import BY_NAME, POD_TARGETS, VERTEX
 from tfx_estimator.pipeline.platforms.training_jobs.section import TfJob, TrainingJob, TrainJob
 from tfx_estimator.pipeline.platforms.vertex.section import VertexJob
+
+# The pods of a training, by its platform's names.
+ROLES = ("chief", "worker", "node", "ps", "evaluator")
 
 
 class Node(Section):
@@ -23,10 +27,6 @@ class Node(Section):
         None, "type: `NVIDIA_TESLA_T4`, for example, on Vertex AI; `nvidia.com/gpu`, for example, on Kubeflow"
     )
     accelerators: Optional[int] = number(None, 1, 64, "number of accelerators; null is 1")
-    node_selector: Optional[dict[str, str]] = Field(
-        None, "labels that a node of the Kubernetes cluster must have; null is nodes.default's"
-    )
-    tolerations: Optional[tuple[Toleration, ...]] = Field(None, "tolerated node taints; null is nodes.default's")
     retries: Optional[int] = number(None, 0, 100, "retries of a failed step")
 
 
@@ -43,6 +43,11 @@ class Nodes(Section):
     Trainer: Optional[Node] = None
     Evaluator: Optional[Node] = None
     Pusher: Optional[Node] = None
+
+    @classmethod
+    def steps(cls) -> list[str]:
+        """Returns the names of the steps."""
+        return [name for name in cls.__fields__ if name != "default"]
 
     def of(self, node_id: str) -> Node:
         """Returns a step's resources, with the defaults filled in."""
@@ -71,13 +76,20 @@ class DeploySection(Section):
     service_account: Optional[str] = Field(None, "service account of the steps; null is the default one")
     nodes: Nodes = Nodes()
     volumes: tuple[Volume, ...] = Field((), "volumes on Kubernetes")
-    secrets: tuple[Secret, ...] = Field((), "Secrets on Kubernetes")
     shared_memory_gb: Optional[float] = number(
         None, 0.001, 16384, "size of /dev/shm on Kubernetes, of the memory limit; null is all of it with accelerators"
     )
     env: dict[str, str] = Field({}, "environment variables of every step; no secrets: they are in the compiled file")
     labels: dict[str, str] = Field({}, "labels of the job, or of the pods")
-    security_context: SecurityContext = Field(SecurityContext(), "for every pod of the targets trainjob and tfjob")
+    pod_patch: tuple[dict[str, Any], ...] = Field(
+        (),
+        "pod templates as Kubernetes takes them, or files with such, merged into our own: metadata, spec, and in "
+        "`pods` the steps or roles of pods that one is for, Trainer for all that train; our container is called main",
+        expand=as_list,
+        check=lambda patches: reject(patches, [*Nodes.steps(), *ROLES]),
+        schema={"items": {"type": ["object", "string"]}},
+        short_form={"type": ["object", "string"]},
+    )
     vertex: Optional[VertexJob] = Field(
         None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"
     )
@@ -133,8 +145,8 @@ class DeploySection(Section):
         """Yields steps whose resources have no effect on the target, and why."""
         if target == VERTEX and self.vertex is not None:
             yield "Trainer", "the step only waits for the custom job; set the resources in deploy.vertex"
-        for name in Nodes.__fields__:
-            if target in POD_TARGETS and name not in ("default", "Trainer"):
+        for name in Nodes.steps():
+            if target in POD_TARGETS and name != "Trainer":
                 chief = f"deploy.{target}.replicas.{getattr(self, target).role('chief')}"
                 yield name, f"the chief runs every step, with the resources of {chief}"
 
@@ -163,20 +175,14 @@ class DeploySection(Section):
         size = {"sizeLimit": f"{round(self.shared_memory_gb * 1000)}M"} if self.shared_memory_gb else {}
         return {"medium": "Memory", **size}
 
-    def pod_placement(self, process: str, job: TrainingJob) -> dict[str, Any]:
-        """Returns the nodeSelector and tolerations of a role's pods."""
-        own, trainer = job.replica(process), self.nodes.of("Trainer")
-        selector = trainer.node_selector if own.node_selector is None else own.node_selector
-        return placement(selector, trainer.tolerations if own.tolerations is None else own.tolerations)
-
     def is_mounted(self, path: str, writable: bool = False) -> bool:
         """Returns whether an absolute path is in a declared volume, with `writable` in one that is not read-only."""
         volumes = [volume for volume in self.volumes if not (writable and volume.read_only)]
         return any(_is_below(path, volume.path) for volume in volumes)
 
     def is_provided(self, path: str) -> bool:
-        """Returns whether a path is in a declared volume or Secret."""
-        return self.is_mounted(path) or any(_is_below(path, secret.path) for secret in self.secrets)
+        """Returns whether a path is in a declared volume, or in one of pod_patch."""
+        return self.is_mounted(path) or any(_is_below(path, each) for each in mount_paths(self.pod_patch))
 
 
 def _is_below(path: str, folder: str) -> bool:

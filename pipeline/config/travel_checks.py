@@ -104,6 +104,6 @@ def check_credentials(case: Case) -> Iterator[Problem]:
     if any(is_credential(name, "".join(value), deploy) for name, *value in flags):
         found["beam.options"] = None
     for path in found:
-        todo = "remove it, and read it from a file of deploy.secrets; or if it is not a credential, rename it"
+        todo = "remove it, and read a Secret that deploy.pod_patch mounts; or if it is no credential, rename it"
         what = "it would be readable in the compiled file, or in the cluster's records of the job"
         yield Problem(path, what, "deploy.service_account, or a Secret's file", todo)

@@ -18,7 +18,6 @@ from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY, add_home_parameter
-from tfx_estimator.pipeline.platforms.kubeflow.section import placement
 from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_spec
@@ -27,7 +26,7 @@ from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
-_EXECUTOR, TRAINER, _TUNER, _EVALUATOR = "{}_executor", "Trainer", "Tuner", "Evaluator"
+EXECUTOR, TRAINER, _TUNER, _EVALUATOR = "{}_executor", "Trainer", "Tuner", "Evaluator"
 # Kubeflow Pipelines 2 takes a missing value for 0. To Argo, the last one limits the total time of all tries, so 0 would
 # mean no retry. A year is longer than any training.
 _BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
@@ -59,7 +58,7 @@ def compile_spec(
     job = runner.run(pipeline)
     spec = job["pipelineSpec"]
     for name, task in spec["root"]["dag"]["tasks"].items():
-        container = spec["deploymentSpec"]["executors"][_EXECUTOR.format(name)].get("container")
+        container = spec["deploymentSpec"]["executors"][EXECUTOR.format(name)].get("container")
         if container is None:
             continue  # a resolver's
         if target == KUBEFLOW:
@@ -105,43 +104,6 @@ def rows(spec: dict[str, Any]) -> Iterator[Row]:
                 kind = pool["machine_spec"]
                 accelerator = accelerator_of(kind.get("accelerator_type"), kind.get("accelerator_count"))
                 yield Row(f"  {pool['replica_count']} {role}", kind["machine_type"], accelerator, container["image"])
-
-
-def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
-    """Returns the platform spec of kfp-kubernetes: the volumes, secrets, labels and nodes of pods.
-
-    Args:
-        job: The result of `compile_spec`.
-        deploy: The section `deploy`.
-
-    Returns:
-        The second document of a compiled pipeline; empty if it is not needed.
-
-    Source: https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/proto/kubernetes_executor_config.proto.
-    """
-    common: dict[str, Any] = {}
-    if deploy.volumes:
-        common["pvcMount"] = [{"constant": each.claim, "mountPath": each.path} for each in deploy.volumes]
-    if deploy.secrets:
-        common["secretAsVolume"] = [{"secretName": each.name, "mountPath": each.path} for each in deploy.secrets]
-    if deploy.labels:
-        common["podMetadata"] = {"labels": dict(deploy.labels)}
-    executors = job["pipelineSpec"]["deploymentSpec"]["executors"]
-    containers = sorted(name for name, executor in executors.items() if "container" in executor)
-    specs = {name: {**common, **_own(deploy, name)} for name in containers}
-    if not any(specs.values()):
-        return {}
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": specs}}}}
-
-
-def _own(deploy: DeploySection, executor: str) -> dict[str, Any]:
-    node = deploy.step(executor.removesuffix(_EXECUTOR.format("")))
-    placed = placement(node.node_selector, node.tolerations)
-    if selector := placed.pop("nodeSelector", None):
-        placed["nodeSelector"] = {"labels": selector}
-    if memory := deploy.shared_memory(node.accelerator):
-        placed["emptyDirMounts"] = [{"volumeName": "shm", "mountPath": "/dev/shm", **memory}]
-    return placed
 
 
 def set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:

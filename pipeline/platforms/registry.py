@@ -35,8 +35,8 @@ class Platform:
         ends_steps: Whether a cancelled run sends its steps a signal.
         needed: Further required keys of `deploy`, with the expected values.
         not_of_steps: Unsupported keys of a step: the reason, and what to declare instead.
-        no_pods: Why `deploy.security_context` has no effect; empty if it has one.
-        has_volumes: Whether steps may mount volumes and secrets.
+        no_pods: Why `deploy.pod_patch` has no effect; empty if it has one.
+        has_volumes: Whether steps may mount volumes.
         has_read_only_volumes: Whether they may mount them read-only.
         stores: Schemes of the object stores that its steps read and write.
         keeps_in_volumes: Whether the pipeline's folder lies in a volume, which its pods share; else in a bucket.
@@ -79,7 +79,6 @@ class Platform:
 # Without a target.
 HERE = Platform(trains_in_pods=True)
 _OF_CLUSTER = {"context": "", "namespace": ""}
-_NO_NODES = ("Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex")
 _NO_STEPS = "the job has one for all, and no steps"
 _OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}
 _PLATFORMS = (
@@ -96,8 +95,7 @@ _PLATFORMS = (
         clusters="deploy.vertex has a machine for each",
         section="vertex",
         needed={"project": "the ID of a Google Cloud project", "region": "the region of the bucket: europe-west4"},
-        not_of_steps={"node_selector": _NO_NODES, "tolerations": _NO_NODES},
-        no_pods="Vertex AI has no pods of yours",
+        no_pods="Vertex AI has no pods of yours; see deploy.vertex, and the machines of its steps",
         has_volumes=False,
         stores=("gs://",),
         accelerator=r"[A-Z][A-Z0-9_]+",
@@ -113,11 +111,11 @@ _PLATFORMS = (
         trains_in_pods=True,
         # Its backend does not implement resolvers.
         resolver="",
-        no_pods="a PipelineSpec has no field for it; the cluster's own settings apply, see docs/kubeflow.md",
         has_read_only_volumes=False,
         ends_steps=False,
         options=_OF_SERVICE,
         hides_results=True,
+        notes=True,
     ),
     *(
         Platform(

@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.user_data.embedded_tables import TABLES, place_of
 
 AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
+_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators")
 
 
 def _missing(case: Case) -> Iterator[dict[str, str]]:
@@ -98,9 +98,7 @@ def _of_others(case: Case) -> Iterator[dict[str, str]]:
 def _unmounted(case: Case) -> list[dict[str, str]]:
     has = case.platform.has_volumes
     return [
-        {"key": key, "value": ""}
-        for key in ("volumes", "secrets", "shared_memory_gb")
-        if not has and getattr(case.deploy, key)
+        {"key": key, "value": ""} for key in ("volumes", "shared_memory_gb") if not has and getattr(case.deploy, key)
     ]
 
 
@@ -189,8 +187,8 @@ def find_unused_resources(case: Case, declared: Sequence[str]) -> Iterator[tuple
         reasons.setdefault("Tuner", "there is no section `tune`")
     places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in reasons.items()}
     trains_in_pods = case.platform.trains_in_pods and case.deploy.training_job
-    if case.platform.no_pods and not trains_in_pods:
-        places["deploy.security_context.",] = case.platform.no_pods
+    if case.platform.no_pods:
+        places["deploy.pod_patch",] = case.platform.no_pods
     if not trains_in_pods:
         places["deploy.training_root",] = "only a Trainer step of the target kubeflow that trains in pods uses it"
     for prefixes, why in places.items():

@@ -14,6 +14,7 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import unwrapped
+from tfx_estimator.pipeline.platforms.kubeflow.pods import pod_of
 from tfx_estimator.pipeline.platforms.plan import Row
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_spec
 from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
@@ -28,8 +29,16 @@ def compile_pipeline(
     deploy = declaration.deploy or DeploySection()
     job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
     spec = unwrapped(job)
-    platform = pipeline_spec.kubernetes_platform(job, deploy)
+    platform = kubernetes_platform(spec, deploy)
     return [spec, *([platform] if platform else [])], path
+
+
+def kubernetes_platform(spec: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
+    """Returns the second document of a compiled pipeline, of kfp-kubernetes; empty if it is not needed."""
+    executors = spec["deploymentSpec"]["executors"]
+    containers = sorted(name for name, executor in executors.items() if "container" in executor)
+    pods = {name: pod_of(deploy, name.removesuffix(pipeline_spec.EXECUTOR.format("")))[0] for name in containers}
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": pods}}}} if any(pods.values()) else {}
 
 
 def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[str]:

@@ -25,6 +25,8 @@ _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422
 # The most events of a namespace that are read.
 _EVENTS = "500"
 _MERGE = "application/merge-patch+json"
+# A misspelled field of deploy.pod_patch is refused, not dropped.
+_STRICTLY = {"fieldValidation": "Strict"}
 # Who forbids, in Kubernetes' own words: admission, which may quote the others, a quota, any authorizer. `failed quota`
 # asks for limits in the manifest.
 _NOT_ADMITTED = re.compile(r"admission webhook|AdmissionPolicy|is forbidden: failed quota")
@@ -101,7 +103,7 @@ class Kube:
         """
         for each in needed:
             self.add(each)
-        job = self._ask("POST", self._jobs, body=manifest)
+        job = self._ask("POST", self._jobs, _STRICTLY, body=manifest)
         for each in needed:
             self.add(each, job)
         return job
@@ -119,7 +121,7 @@ class Kube:
             owner.update({key: job["metadata"][key] for key in ("name", "uid")})
             owner = {"ownerReferences": [owner]}
         try:
-            self._ask("POST", path, body={**manifest, "metadata": {**manifest["metadata"], **owner}})
+            self._ask("POST", path, _STRICTLY, body={**manifest, "metadata": {**manifest["metadata"], **owner}})
         except TakenError:
             if owner:
                 self._ask("PATCH", f"{path}/{manifest['metadata']['name']}", body={"metadata": owner}, kind=_MERGE)

@@ -18,6 +18,7 @@ from tfx_estimator.pipeline.platforms.training_jobs.manifest import (
     CONFIG_FOLDER,
     job_name,
     kind_of,
+    main_of,
     make_manifests,
     pods_of,
 )
@@ -102,5 +103,4 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
 def rows(documents: list[Object]) -> Iterator[Row]:
     """Yields the pods' resources."""
     for role, (count, spec) in pods_of(documents).items():
-        (container,) = spec["containers"]
-        yield row_of(f"{count} {role}", container)
+        yield row_of(f"{count} {role}", main_of(spec))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section, number
-from tfx_estimator.pipeline.platforms.kubeflow.section import Toleration
 
 _MONTH = 30 * 24 * 3600
 
@@ -20,12 +19,6 @@ class Replica(Section):
         description="for example nvidia.com/gpu; null is nodes.Trainer's for chief and workers",
     )
     accelerators: Optional[int] = number(None, 1, 64, "how many of them; null is 1")
-    node_selector: Optional[dict[str, str]] = Field(
-        default=None, description="labels that the pods' nodes must have; null is nodes.Trainer's"
-    )
-    tolerations: Optional[tuple[Toleration, ...]] = Field(
-        default=None, description="tolerations of nodes' taints; null is nodes.Trainer's"
-    )
 
 
 class Replicas(Section):

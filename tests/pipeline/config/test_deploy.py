@@ -109,7 +109,6 @@ REFUSED = [
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),
     ("vertex", "deploy.shared_memory_gb=2", "deploy.shared_memory_gb", "Vertex AI Pipelines has none"),
     ("kubeflow", "deploy.vertex={}", "deploy.vertex", "for the target vertex only"),
-    ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),
     ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "no such accelerator"),
     ("vertex", "beam.options=[--s3_secret_access_key=abc]", "beam.options", _HIDDEN),
@@ -152,17 +151,14 @@ def test_a_declaration_that_a_tfjob_cannot_train_is_refused(target, override, pl
 
 def test_a_step_that_trains_in_a_tfjob_has_a_note_of_the_job_it_leaves_running():
     def messages(*overrides: str) -> tuple[list[str], tuple[str, ...]]:
-        loaded = load("digits", (*OF_STEP_IN_TFJOB, "deploy.security_context.fs_group=5", *overrides), "kubeflow")
+        loaded = load("digits", (*OF_STEP_IN_TFJOB, *overrides), "kubeflow")
         return [note for note in loaded.notes if "leaves its TFJob running" in note], loaded.warnings
 
     (_,), warnings = messages()
     assert not warnings
     none, warnings = messages("deploy.tfjob.train=false")
     assert not none
-    assert [each.partition(":")[0].split()[-1] for each in warnings] == [
-        "deploy.security_context.fs_group",
-        "deploy.training_root",
-    ]
+    assert [each.partition(":")[0].split()[-1] for each in warnings] == ["deploy.training_root"]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -262,7 +258,7 @@ def test_a_variable_may_name_a_secrets_file():
     mine = [*WHOLE["kubeflow"], *(f"deploy.env.{name}={value!r}" for name, value in paths.items())]
     load("digits", mine, "kubeflow")
     # Base64 has slashes too.
-    assert len(refused("kubeflow", *mine, "deploy.volumes=[]", "deploy.secrets=[]")) == 2
+    assert len(refused("kubeflow", *mine, "deploy.volumes=[]", "deploy.pod_patch=[]")) == 2
 
 
 _SECRET = "/Ab12+secretsofmine/34"

@@ -11,9 +11,9 @@ from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_TFJOB, OF_TARGET,
 from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.kubeflow.section import SecurityContext
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import USER
 
-_GROUP = "deploy.security_context.fs_group=5"
+_GROUP = "deploy.pod_patch={spec: {securityContext: {fsGroup: 5}}}"
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,7 @@ _GROUP = "deploy.security_context.fs_group=5"
         ("vertex", "deploy.vertex={}", "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb"),
         ("kubeflow", "deploy.nodes.Tuner.cpu=4", "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`"),
         ("tfjob", "deploy.nodes.Pusher={cpu: 1}", "deploy.nodes.Pusher.cpu: no effect: the chief runs every"),
-        ("vertex", _GROUP, "security_context.fs_group: no effect: Vertex AI has no pods"),
-        ("kubeflow", _GROUP, "fs_group: no effect: a PipelineSpec has no field for it"),
+        ("vertex", _GROUP, "deploy.pod_patch: no effect: Vertex AI has no pods"),
     ],
 )
 def test_settings_without_effect_have_a_warning(target, override, text):
@@ -154,40 +153,16 @@ def test_a_role_of_a_custom_job_takes_missing_values_from_machine():
 
 
 def test_a_step_takes_missing_values_from_the_default_of_nodes():
-    nodes = (
-        "deploy.nodes.default={node_selector: {pool: cpus}, tolerations: [{key: batch, operator: Exists}]}",
-        "deploy.nodes.Trainer={node_selector: {pool: gpus}}",
-        "deploy.nodes.Pusher={node_selector: {}, tolerations: []}",
-    )
+    nodes = ("deploy.nodes.default={cpu: 2, retries: 1}", "deploy.nodes.Trainer={cpu: 8}", "deploy.nodes.Pusher={}")
     declaration = load("digits", nodes).declaration
     for each in (declaration, type(declaration).from_json(declaration.to_json())):
-        of = each.deploy.nodes.of
-        selectors = [of(step).node_selector for step in ("Transform", "Trainer", "Pusher")]
-        assert selectors == [{"pool": "cpus"}, {"pool": "gpus"}, {}]
-        assert [one.key for one in of("Trainer").tolerations] == ["batch"]
-        assert of("Pusher").tolerations == ()
-        assert each.deploy.pod_placement("worker", each.deploy.tfjob) == {
-            "nodeSelector": {"pool": "gpus"},
-            "tolerations": [{"key": "batch", "operator": "Exists"}],
-        }
-    own = ("deploy.tfjob.replicas.chief={node_selector: {}, tolerations: []}", "deploy.nodes.Pusher={}")
-    deploy = load("digits", (*nodes, *own)).declaration.deploy
-    assert deploy.pod_placement("chief", deploy.tfjob) == {}
+        steps = [each.deploy.nodes.of(step) for step in ("Transform", "Trainer", "Pusher")]
+        assert [(step.cpu, step.retries) for step in steps] == [(2, 1), (8, 1), (2, 1)]
 
 
-@pytest.mark.parametrize(
-    ("override", "text"),
-    [
-        ("deploy.imge=x", "did you mean `image`?"),
-        ("deploy.securityContext={fsGroup: 5}", "did you mean `security_context`?"),
-        ("deploy.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
-        ("deploy.nodes.Trainer.nodeSelector={}", "did you mean `node_selector`?"),
-        ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
-    ],
-)
-def test_kubernetes_names_are_answered_with_the_right_key(override, text):
-    (problem,) = refused("", override)
-    assert text in problem
+def test_a_misspelled_key_is_answered_with_the_right_one():
+    (problem,) = refused("", "deploy.imge=x")
+    assert "did you mean `image`?" in problem
 
 
 def test_a_tfjob_whose_pods_restart_without_limit_has_a_note():
@@ -203,25 +178,11 @@ def test_a_tfjob_whose_pods_restart_without_limit_has_a_note():
     assert note not in notes("deploy.tfjob.active_deadline_seconds=null", target="")
 
 
-def test_the_default_security_context_is_restricted_and_has_the_images_user():
-    context = SecurityContext()
-    asked = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    image = {"runAsUser": 10001, "fsGroup": 10001, "fsGroupChangePolicy": "OnRootMismatch"}
-    assert context.of_pod() == {**asked, **image}
-    assert context.of_container() == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+def test_pods_have_the_images_user():
     made = Path(ROOT, "Dockerfile").read_text()
     # useradd's group has the same number.
-    (uid,) = re.findall(r"useradd --uid (\d+) --create-home", made)
-    assert (context.run_as_user, context.fs_group) == (int(uid), int(uid))
-    assert re.findall(r"(?m)^USER (.*)$", made) == [uid]
+    assert re.findall(r"useradd --uid (\d+) --create-home", made) == [str(USER)]
+    assert re.findall(r"(?m)^USER (.*)$", made) == [str(USER)]
     # Another uid has no name, and group 0.
     assert "chgrp 0 /work && chmod 0775 /work" in made
     assert re.findall(r"(?m)^ENV .*HOME=/work USER=(\S+) ", made) == ["tfx-estimator"]
-
-
-def test_null_ids_are_left_to_the_cluster_and_standard_none_is_empty():
-    context = SecurityContext(run_as_user=None, fs_group=None)
-    assert context.of_pod() == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert context.of_container() == SecurityContext().of_container()
-    nothing = SecurityContext(standard="none", fs_group=5)
-    assert (nothing.of_pod(), nothing.of_container()) == ({}, {})

@@ -67,8 +67,8 @@ def test_each_type_of_pod_has_its_declared_settings(tmp_path, capsys):
         by = f"{tfx_estimator.__version__} on {HERE.name}"
         variables = {"EXAMPLE": "value", "TFX_ESTIMATOR_COMPILED_BY": by, RETRYABLE: "138"}
         assert variables.items() <= {each["name"]: each["value"] for each in container["env"]}.items()
-        # The Trainer's node settings, except those of a type itself.
-        assert spec["nodeSelector"] == {"cloud.google.com/gke-nodepool": "gpus"}
+        # Patches for all pods, for those of the training, and for a type.
+        assert spec["nodeSelector"] == {"pool": "train", "cloud.google.com/gke-nodepool": "gpus"}
         assert [each["key"] for each in spec.get("tolerations", ())] == (
             [] if name == "PS" else ["nvidia.com/gpu", "spot"]
         )
