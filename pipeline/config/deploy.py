@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.pod_patch import as_list, mount_paths, reject
 from tfx_estimator.pipeline.config.section import Field, Section, number
 from tfx_estimator.pipeline.platforms.kubeflow.section import Volume
-from tfx_estimator.pipeline.platforms.registry import BY_NAME, POD_TARGETS, VERTEX
+from tfx_estimator.pipeline.platforms.registry import BY_NAME, POD_TARGETS, TRAINJOB, VERTEX
 from tfx_estimator.pipeline.platforms.training_jobs.section import TfJob, TrainingJob, TrainJob
 from tfx_estimator.pipeline.platforms.vertex.section import VertexJob
 
@@ -62,14 +62,14 @@ def gpus(accelerator: Optional[str], count: Optional[int]) -> int:
 
 
 class DeploySection(Section):
-    """Where a compiled pipeline, or its training, runs; `run` reads it if the Trainer trains elsewhere."""
+    """Where a compiled pipeline, or its training, runs."""
 
     image: Optional[str] = Field(None, "container image of every step, with tfx-estimator: REGISTRY/NAME@sha256:…")
     pipeline_root: Optional[str] = Field(None, "root of artifacts, in a bucket or volume; a runtime parameter")
     training_root: Optional[str] = Field(
         None,
         "training folder that the Trainer step of the target kubeflow shares with its pods, in one of volumes; "
-        "without trainjob.train and tfjob.train it is PIPELINE_ROOT/NAME/training",
+        "without trainjob.train it is PIPELINE_ROOT/NAME/training",
     )
     project: Optional[str] = Field(None, "Google Cloud project of Vertex AI")
     region: Optional[str] = Field(None, "region of Vertex AI: europe-west4")
@@ -93,8 +93,8 @@ class DeploySection(Section):
     vertex: Optional[VertexJob] = Field(
         None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"
     )
-    trainjob: TrainJob = Field(TrainJob(), "for the target trainjob, and for training in a TrainJob or a JobSet")
-    tfjob: TfJob = Field(TfJob(), "for the target tfjob, and for training in a TFJob")
+    trainjob: TrainJob = Field(TrainJob(), "for the target trainjob, and for a step that trains in a TrainJob")
+    tfjob: TfJob = Field(TfJob(), "for the target tfjob")
 
     def step(self, node_id: str) -> Node:
         """Returns a step's resources.
@@ -103,7 +103,7 @@ class DeploySection(Section):
         training job uses no accelerator; nodes.Trainer then applies to the pods.
         """
         node = self.nodes.of(node_id)
-        if node_id == "Trainer" and self.training_job:
+        if node_id == "Trainer" and self.trainjob.train:
             waits = {"retries": node.retries, "accelerator": None, "accelerators": None}
             return self.nodes.default.copy(update=waits)
         if node_id != "Trainer" or self.vertex is None:
@@ -111,22 +111,13 @@ class DeploySection(Section):
         own = self.nodes.Trainer or Node()
         return own.copy(update={"retries": node.retries})
 
-    @property
-    def training_job(self) -> str:
-        """The section of the job that the Trainer step starts to train in; empty if it trains by itself."""
-        return next((key for key in POD_TARGETS if getattr(self, key).train), "")
-
-    @property
-    def launcher(self) -> Any:
-        """The module whose `check` and `train` start the training job; None if the step trains by itself."""
-        return BY_NAME[self.training_job].part("launcher") if self.training_job else None
-
     def machines(self, target: str, distribution: Distribution) -> dict[str, tuple[str, str, int]]:
         """Returns the machine of each role: its name, the path where it is declared, and its number of GPUs.
 
         Empty if all processes share the machine of the Trainer step.
         """
-        if key := target if target in POD_TARGETS else self.training_job if BY_NAME[target].trains_in_pods else "":
+        in_pods = self.trainjob.train and BY_NAME[target].trains_in_pods
+        if key := target if target in POD_TARGETS else TRAINJOB if in_pods else "":
             job = getattr(self, key)
             path = f"deploy.{key}.replicas."
             return {

@@ -51,6 +51,7 @@ ALIASES: dict[str, str] = {
     "strategy": f"{_TRAIN}.strategy",
     "search_space": "tune.ranges",
     "num_trials": "tune.max_trials",
+    "deploy.tfjob.train": "deploy.trainjob.train",
     "trainer.distribution.devices": f"{_TRAIN}.devices",
 }
 

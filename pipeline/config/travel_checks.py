@@ -62,8 +62,7 @@ def note_travel(case: Case) -> Iterator[str]:
 
 
 def _travelling(case: Case) -> dict[str, str]:
-    code, trains = named_code(case.declaration), case.deploy.training_job
-    return {path: each for path, each in code.items() if case.target or (trains and path.startswith("trainer."))}
+    return named_code(case.declaration) if case.target else {}
 
 
 _NAMES = r"secret|passw|(access|api|private)[_-]?key|connection[_-]?string"
@@ -91,7 +90,7 @@ def is_credential(name: str, value: str, deploy: DeploySection, names: re.Patter
 def check_credentials(case: Case) -> Iterator[Problem]:
     """Finds credentials in values that a compiled file or a training job would contain."""
     deploy = case.deploy
-    if not case.target and not deploy.training_job:
+    if not case.target:
         return
     found: dict[str, None] = {}
     for place, value in texts(case.trainer.params, ("trainer", "params")):

@@ -26,7 +26,7 @@ class Platform:
         runs_steps: Whether it takes a PipelineSpec and runs each step in a container, without TFX's drivers; else one
             process runs all steps.
         resolver: Which resolvers it runs: ours, TFX's stock ones only, or none.
-        trains_in_pods: Whether `deploy.trainjob.train` and `deploy.tfjob.train` apply there.
+        trains_in_pods: Whether `deploy.trainjob.train` applies there.
         options: Options of `submit` that it takes, with the declaration's key that each overrides, if any.
         jobs: Regular expression of a job's name that needs no note; its groups are fields of the note.
         engine: The engine's name in TFX's CLI; empty if it has none.
@@ -77,7 +77,7 @@ class Platform:
 
 
 # Without a target.
-HERE = Platform(trains_in_pods=True)
+HERE = Platform()
 _OF_CLUSTER = {"context": "", "namespace": ""}
 _NO_STEPS = "the job has one for all, and no steps"
 _OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}

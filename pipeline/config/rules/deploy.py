@@ -186,7 +186,7 @@ def find_unused_resources(case: Case, declared: Sequence[str]) -> Iterator[tuple
     if case.tune is None:
         reasons.setdefault("Tuner", "there is no section `tune`")
     places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in reasons.items()}
-    trains_in_pods = case.platform.trains_in_pods and case.deploy.training_job
+    trains_in_pods = case.platform.trains_in_pods and case.deploy.trainjob.train
     if case.platform.no_pods:
         places["deploy.pod_patch",] = case.platform.no_pods
     if not trains_in_pods:
@@ -206,9 +206,8 @@ def note_deployment(case: Case) -> Iterator[str]:
         left = f"a cancelled run leaves its {{}} running, as {case.platform.title} does not signal the step"
         if case.beam.runner == "dataflow":
             yield f"beam.runner is dataflow: {left.format('Dataflow job')}: cancel it yourself, see docs/dataflow.md"
-        if key := case.deploy.training_job:
-            kind = getattr(getattr(case.deploy, key), "kind", "TFJob")
-            yield f"deploy.{key}.train: {left.format(kind)}: delete it yourself, by `kubectl delete {kind.lower()}`"
+        if case.deploy.trainjob.train:
+            yield f"deploy.trainjob.train: {left.format('TrainJob')}: delete it yourself, by `kubectl delete trainjob`"
     if case.declaration.tracking.mlflow and case.platform.runs_steps:
         yield f"tracking.mlflow: no effect: the steps of {case.platform.title} write nothing there"
     elif case.declaration.tracking.mlflow:

@@ -16,6 +16,7 @@ from tfx_estimator.pipeline.platforms import pipeline_spec
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import unwrapped
 from tfx_estimator.pipeline.platforms.kubeflow.pods import pod_of
 from tfx_estimator.pipeline.platforms.plan import Row
+from tfx_estimator.pipeline.platforms.registry import TRAINJOB
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_spec
 from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
@@ -62,6 +63,7 @@ def _job_of(task: Task) -> list[dict[str, Any]]:
     if SETTINGS_KEY not in parameters:
         return []
     settings = Settings.of({key: parameters[key]["runtimeValue"]["constant"] for key in (SETTINGS_KEY, OPERATION_KEY)})
-    if not (section := settings.deploy.training_job):
+    deploy = DeploySection.parse_obj((settings.declaration or {}).get("deploy") or {})
+    if not deploy.trainjob.train:
         return []
-    return make_manifests("", settings.deploy, section, settings.distribution.resolved(), ())
+    return make_manifests("", deploy, TRAINJOB, settings.distribution.resolved(), ())

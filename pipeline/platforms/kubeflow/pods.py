@@ -41,7 +41,7 @@ def pod_of(deploy: DeploySection, step: str) -> tuple[Object, list[str]]:
         "spec": {"containers": [{"name": MAIN, "volumeMounts": mounts}], "volumes": volumes},
     }
     # The step Trainer only waits for pods of its own.
-    names = () if step == "Trainer" and deploy.training_job else (step,)
+    names = () if step == "Trainer" and deploy.trainjob.train else (step,)
     left = copy.deepcopy(patched(base, deploy.pod_patch, *names))
     return _translated(left), sorted(_fields(left, ""))
 

@@ -10,8 +10,8 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import NotStartedError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.platforms import follow, kubernetes
-from tfx_estimator.pipeline.platforms.follow import Notify, RefusedError, UnavailableError, with_retries
+from tfx_estimator.pipeline.platforms import kubernetes
+from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.failures import text_of
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, TF_JOB, TRAIN_JOB, Kind, Object
 
@@ -67,22 +67,6 @@ class Kube:
         self.host = self._client.host
         self._jobs = self._path_of(kind.api_version, kind.plural)
         self._pods = self._path_of("v1", "pods")
-
-    def check(self, notify: Notify) -> None:
-        """Checks early that training jobs can be created; waits a little, as for a server that restarts.
-
-        Raises:
-            PipelineError: The server, the kind's CRD or a permission is missing.
-        """
-
-        def ask() -> None:
-            try:
-                self.ask()
-            except UnavailableError as error:
-                see = f"see whether `{self._get}` works, and {self.kind.option('context')}"
-                raise UnavailableError(f"{self.host}: {error}; {see}") from error
-
-        with_retries(ask, notify, follow.REFUSED_SECONDS)
 
     def ask(self) -> None:
         """Asks for the jobs and their pods, as following does."""

@@ -42,12 +42,8 @@ class TrainReplicas(Replicas):
 
 
 class TrainingJob(Section):
-    """The training job that `compile` writes for the target of this name, or that the Trainer starts."""
+    """The training job that `compile` writes for the target of this name."""
 
-    train: bool = Field(
-        default=False,
-        description="whether `run`, or the step Trainer of the target kubeflow, trains in such a job",
-    )
     namespace: Optional[str] = Field(
         default=None, description="of the job and its pods; null is that of the kubeconfig's context, or of the pod"
     )
@@ -60,7 +56,7 @@ class TrainingJob(Section):
         1800.0,
         None,
         _MONTH,
-        "seconds that `run`, and `submit` while it follows, wait for all pods to start, also after a restart",
+        "seconds that `submit`, while it follows, and a step wait for all pods to start, also after a restart",
         gt=0,
     )
     replicas: Replicas = Field(default=Replicas(), description="resources of the pods, by type")
@@ -77,6 +73,7 @@ class TrainingJob(Section):
 class TrainJob(TrainingJob):
     """A TrainJob of Kubeflow Trainer 2, or the JobSet that one is made of."""
 
+    train: bool = Field(False, "whether the step Trainer of the target kubeflow trains in a TrainJob")
     kind: Literal["TrainJob", "JobSet"] = Field(
         default="TrainJob", description="JobSet where the cluster has JobSets, and no Kubeflow Trainer"
     )
@@ -84,7 +81,7 @@ class TrainJob(TrainingJob):
 
 
 class TfJob(TrainingJob):
-    """A TFJob, of the Kubeflow training operator 1.x; with ExitCode, `run` and `submit` count its restarts."""
+    """A TFJob, of the Kubeflow training operator 1.x; with ExitCode, `submit` counts its restarts."""
 
     # Not `Always`: finished tasks would be restarted, and the TFJob would never end.
     restart_policy: Literal["ExitCode", "OnFailure", "Never"] = Field(

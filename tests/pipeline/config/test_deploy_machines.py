@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_TFJOB, OF_TARGET, OF_TFJOB, refused
+from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_PODS, OF_TARGET, OF_TFJOB, refused
 from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
@@ -68,7 +68,6 @@ def test_too_few_gpus_for_training_are_refused(target, distribution, place, too_
     load("digits", (*whole, place % too_few))
 
 
-_TRAIN = ("deploy.tfjob.train=true",)
 FOUR_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 4}"
 
 
@@ -92,7 +91,7 @@ def test_a_cluster_in_one_container_has_a_note_and_a_gpu_for_each_process_or_non
         apart = load("digits", (*whole, FOUR_WORKERS, "deploy.vertex={}"), target)
         assert not [each for each in apart.notes if "processes" in each]
     else:
-        pods = (*OF_STEP_IN_TFJOB, "trainer.global_batch_size=64", FOUR_WORKERS)
+        pods = (*OF_STEP_IN_PODS, "trainer.global_batch_size=64", FOUR_WORKERS)
         assert not [each for each in load("digits", pods, target).notes if "processes" in each]
 
 
@@ -113,19 +112,18 @@ def test_a_note_asks_for_a_gpu_image_where_steps_have_gpus(target, overrides, ex
     assert len(notes) == expected
 
 
-@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN), ("kubeflow", OF_STEP_IN_TFJOB)])
-def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
+def test_gpus_of_a_tfjob_are_those_of_each_pod():
     servers = "{strategy: parameter_server, workers: 2, devices: {gpu: 2}}"
     cluster = f"trainer.distribution={{train: {servers}, evaluator: true}}"
-    whole = (*OF_TFJOB, "deploy.nodes.Trainer=null", "deploy.tfjob.replicas={}", cluster, *more)
-    problems = refused(target, *whole)
+    whole = (*OF_TFJOB, "deploy.nodes.Trainer=null", "deploy.tfjob.replicas={}", cluster)
+    problems = refused("tfjob", *whole)
     assert len(problems) == 2
     for kind, problem in zip(("chief", "worker"), problems):
         assert f"devices.gpu: 2 each pod of {kind} needs 2 GPUs, and has none" in problem
-    load("digits", (*whole, f"deploy.nodes.Trainer={{{_GPU}, accelerators: 2}}"), target)
+    load("digits", (*whole, f"deploy.nodes.Trainer={{{_GPU}, accelerators: 2}}"), "tfjob")
     own = f"deploy.tfjob.replicas={{chief: {{{_GPU}, accelerators: 2}}, worker: {{{_GPU}, accelerators: 2}}}}"
-    load("digits", (*whole, own), target)
-    (problem,) = refused(target, *whole, own, "trainer.distribution.eval={strategy: mirrored, devices: {gpu: 2}}")
+    load("digits", (*whole, own), "tfjob")
+    (problem,) = refused("tfjob", *whole, own, "trainer.distribution.eval={strategy: mirrored, devices: {gpu: 2}}")
     assert "each pod of evaluator needs 2 GPUs, and has none" in problem
 
 

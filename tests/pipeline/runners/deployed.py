@@ -85,13 +85,13 @@ OF_TRAINJOB = (
     "deploy.trainjob={namespace: vision, backoff_limit: 5, active_deadline_seconds: 7200}",
     "deploy.trainjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16}}",
 )
-# A step of Kubeflow Pipelines that trains in a TFJob.
-OF_STEP_IN_TFJOB = (
+# A step of Kubeflow Pipelines that trains in a TrainJob.
+OF_STEP_IN_PODS = (
     *COMMON[:2],
     "deploy.service_account=trainer",
     "deploy.volumes=[{claim: work, path: /mnt/work}]",
     "deploy.training_root=/mnt/work/trainings",
-    "deploy.tfjob.train=true",
+    "deploy.trainjob.train=true",
 )
 # A single chief, with which each preset can be trained.
 OF_ONE_POD = OF_TFJOB[:4]
