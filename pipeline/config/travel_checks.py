@@ -12,6 +12,7 @@ from tfx_estimator.pipeline.config.paths import is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.rule import Case
 from tfx_estimator.pipeline.config.yaml_text import texts
+from tfx_estimator.pipeline.platforms.rules import rules_of
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
 from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
@@ -48,7 +49,7 @@ def check_travel(case: Case) -> Iterator[Problem]:
                 seen.add(found.what)
                 yield Problem(path, found.what, found.expected, found.todo, value=each)
     if case.target and not platform.runs_steps and not seen and len(together) == len(code):
-        yield from platform.part("rules").check_size(case.declaration, pack(together, search_paths), path, each)
+        yield from rules_of(case.target).check_size(case.declaration, pack(together, search_paths), path, each)
 
 
 def note_travel(case: Case) -> Iterator[str]:

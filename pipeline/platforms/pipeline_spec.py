@@ -18,9 +18,9 @@ from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY, add_home_parameter
-from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_spec
+from tfx_estimator.pipeline.platforms.rows import Row, accelerator_of, amounts_of
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed

@@ -15,9 +15,9 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import unwrapped
 from tfx_estimator.pipeline.platforms.kubeflow.pods import pod_of
-from tfx_estimator.pipeline.platforms.plan import Row
 from tfx_estimator.pipeline.platforms.registry import TRAINJOB
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_spec
+from tfx_estimator.pipeline.platforms.rows import Row
 from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed

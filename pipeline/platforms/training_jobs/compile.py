@@ -12,7 +12,7 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms.kubernetes import kubectl
-from tfx_estimator.pipeline.platforms.plan import Row, row_of
+from tfx_estimator.pipeline.platforms.rows import Row, row_of
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, PIPELINE, TF_JOB, TRAIN_JOB, Object
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import (
     CONFIG_FOLDER,

@@ -96,6 +96,13 @@ RULES = (
             "names that differ",
             ("transform.module_file",),
         ),
+        Rule(
+            "deploy.nodes.{name}.retries",
+            lambda case: [{"name": name} for name, node in case.deploy.nodes.sections() if node.retries],
+            "the job has one for all, and no steps",
+            "set it there, or remove it",
+            "deploy.{target}.backoff_limit",
+        ),
     ),
     *given(lambda case: case.deploy.trainjob.train and case.target not in ("", *POD_TARGETS), *_OF_STEP),
 )

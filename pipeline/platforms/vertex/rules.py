@@ -1,11 +1,12 @@
-"""Warnings before a deployment to Vertex AI."""
+"""Rules of Vertex AI, and warnings before a deployment there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.rules.rule import Case
+from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
+from tfx_estimator.pipeline.platforms.registry import VERTEX
 
 # Source: https://cloud.google.com/vertex-ai/docs/general/locations. Google adds regions, so an unknown one is no error.
 _PLACES = {
@@ -20,9 +21,38 @@ _PLACES = {
 }
 REGIONS = frozenset(f"{area}-{place}" for area, places in _PLACES.items() for place in places.split())
 
+_NEEDED = {"project": "the ID of a Google Cloud project", "region": "the region of the bucket: europe-west4"}
+
+
+def _missing(case: Case) -> list[dict[str, str]]:
+    needed = _NEEDED.items()
+    return [{"key": key, "allowed": expected} for key, expected in needed if getattr(case.deploy, key) is None]
+
+
+def _of_pods(case: Case) -> list[dict[str, str]]:
+    return [{"key": key, "value": ""} for key in ("volumes", "shared_memory_gb") if getattr(case.deploy, key)]
+
+
+RULES = (
+    *given(
+        lambda case: case.target == VERTEX,
+        Rule("deploy.{key}", _missing, "the target {target} needs it", "name it: deploy.{key}", "{allowed}"),
+        Rule("deploy.{key}", _of_pods, "{platform.title} has none", "remove it, or deploy elsewhere", "a bucket"),
+    ),
+    Rule(
+        "deploy.vertex",
+        lambda case: case.target not in ("", VERTEX) and case.deploy.vertex is not None and {"value": ""},
+        f"it is for the target {VERTEX} only",
+        "remove it, or compile for that",
+        "null",
+    ),
+)
+
 
 def note(case: Case) -> Iterator[str]:
     """Yields warnings before deployment."""
+    if case.deploy.pod_patch:
+        yield "deploy.pod_patch: no effect: Vertex AI has no pods of yours; see deploy.vertex, and the steps' nodes"
     region = case.deploy.region
     if region and region not in REGIONS:
         near = nearest(region, REGIONS)

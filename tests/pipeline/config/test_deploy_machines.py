@@ -22,7 +22,6 @@ _GROUP = "deploy.pod_patch={spec: {securityContext: {fsGroup: 5}}}"
         ("vertex", "deploy.vertex={}", "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb"),
         ("kubeflow", "deploy.nodes.Tuner.cpu=4", "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`"),
         ("tfjob", "deploy.nodes.Pusher={cpu: 1}", "deploy.nodes.Pusher.cpu: no effect: the chief runs every"),
-        ("vertex", _GROUP, "deploy.pod_patch: no effect: Vertex AI has no pods"),
     ],
 )
 def test_settings_without_effect_have_a_warning(target, override, text):

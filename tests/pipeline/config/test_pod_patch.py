@@ -168,3 +168,9 @@ def test_a_step_of_kubeflow_has_what_kfp_kubernetes_has_and_a_note_of_the_rest()
         "spec.containers.name",
         "spec.priorityClassName",
     ]
+
+
+def test_vertex_ai_has_no_pods_to_patch():
+    whole = (*COMMON, *OF_TARGET["vertex"])
+    assert any("deploy.pod_patch: no effect" in note for note in load("digits", (*whole, PATCH), "vertex").notes)
+    assert not any("deploy.pod_patch" in note for note in load("digits", whole, "vertex").notes)

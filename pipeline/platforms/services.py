@@ -1,0 +1,36 @@
+"""What does a platform's work, each imported on demand: its compiler, and its service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
+
+
+def compiler_of(target: str) -> Any:
+    """Returns a platform's module `compile`."""
+    if target == VERTEX:
+        from tfx_estimator.pipeline.platforms.vertex import compile as found
+    elif target == KUBEFLOW:
+        from tfx_estimator.pipeline.platforms.kubeflow import compile as found
+    else:
+        from tfx_estimator.pipeline.platforms.training_jobs import compile as found
+    return found
+
+
+def service_of(target: str) -> Any:
+    """Returns a platform's module `service`."""
+    if target == VERTEX:
+        from tfx_estimator.pipeline.platforms.vertex import service as found
+    elif target == KUBEFLOW:
+        from tfx_estimator.pipeline.platforms.kubeflow import service as found
+    else:
+        from tfx_estimator.pipeline.platforms.training_jobs import service as found
+    return found
+
+
+def adapt(job: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """See `kubeflow.adapt.adapt`."""
+    from tfx_estimator.pipeline.platforms.kubeflow import adapt as module
+
+    return module.adapt(job)
