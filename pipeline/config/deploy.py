@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
-from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.pod_patch import as_list, mount_paths, reject
 from tfx_estimator.pipeline.config.section import Field, Section, number
-from tfx_estimator.pipeline.platforms.kubeflow.section import Volume
-from tfx_estimator.pipeline.platforms.registry import BY_NAME, POD_TARGETS, TRAINJOB, VERTEX
-from tfx_estimator.pipeline.platforms.training_jobs.section import TfJob, TrainingJob, TrainJob
-from tfx_estimator.pipeline.platforms.vertex.section import VertexJob
+from tfx_estimator.pipeline.platforms import registry
 
+# A machine's name, the path where it is declared, and its number of GPUs.
+Machine = tuple[str, str, int]
+# What may have accelerators: its path, its section, their type, and the platform whose type it is.
+Accelerated = tuple[str, Any, Optional[str], str]
 # The pods of a training, by its platform's names.
 ROLES = ("chief", "worker", "node", "ps", "evaluator")
 
@@ -61,6 +60,14 @@ def gpus(accelerator: Optional[str], count: Optional[int]) -> int:
     return (count or 1) if accelerator and "TPU" not in accelerator.upper() else 0
 
 
+class Volume(Section):
+    """A persistent volume claim, mounted in every step."""
+
+    claim: str = Field(..., description="name of the PersistentVolumeClaim")
+    path: str = Field(..., description="mount path")
+    read_only: bool = Field(default=False, description="whether it is mounted read-only")
+
+
 class DeploySection(Section):
     """Where a compiled pipeline, or its training, runs."""
 
@@ -90,74 +97,10 @@ class DeploySection(Section):
         schema={"items": {"type": ["object", "string"]}},
         short_form={"type": ["object", "string"]},
     )
-    vertex: Optional[VertexJob] = Field(
-        None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"
-    )
-    trainjob: TrainJob = Field(TrainJob(), "for the target trainjob, and for a step that trains in a TrainJob")
-    tfjob: TfJob = Field(TfJob(), "for the target tfjob")
 
-    def step(self, node_id: str) -> Node:
-        """Returns a step's resources.
-
-        A Trainer step that only waits for its custom job uses none of nodes.default's. One that only waits for its
-        training job uses no accelerator; nodes.Trainer then applies to the pods.
-        """
-        node = self.nodes.of(node_id)
-        if node_id == "Trainer" and self.trainjob.train:
-            waits = {"retries": node.retries, "accelerator": None, "accelerators": None}
-            return self.nodes.default.copy(update=waits)
-        if node_id != "Trainer" or self.vertex is None:
-            return node
-        own = self.nodes.Trainer or Node()
-        return own.copy(update={"retries": node.retries})
-
-    def machines(self, target: str, distribution: Distribution) -> dict[str, tuple[str, str, int]]:
-        """Returns the machine of each role: its name, the path where it is declared, and its number of GPUs.
-
-        Empty if all processes share the machine of the Trainer step.
-        """
-        in_pods = self.trainjob.train and BY_NAME[target].trains_in_pods
-        if key := target if target in POD_TARGETS else TRAINJOB if in_pods else "":
-            job = getattr(self, key)
-            path = f"deploy.{key}.replicas."
-            return {
-                role: (f"each pod of {role}", f"{path}{job.role(role)}", gpus(*self.pod_accelerator(role, job)))
-                for role in distribution.pods
-            }
-        if target != VERTEX or self.vertex is None:
-            return {}
-        found = {}
-        for role, (_, machine) in self.vertex.machines(distribution).items():
-            path = f"deploy.vertex.{role if getattr(self.vertex, role) else 'machine'}"
-            found[role] = (f"each {role} of the custom job", path, gpus(machine.accelerator, machine.accelerators))
-        return found
-
-    def idle_steps(self, target: str) -> Iterator[tuple[str, str]]:
-        """Yields steps whose resources have no effect on the target, and why."""
-        if target == VERTEX and self.vertex is not None:
-            yield "Trainer", "the step only waits for the custom job; set the resources in deploy.vertex"
-        for name in Nodes.steps():
-            if target in POD_TARGETS and name != "Trainer":
-                chief = f"deploy.{target}.replicas.{getattr(self, target).role('chief')}"
-                yield name, f"the chief runs every step, with the resources of {chief}"
-
-    def accelerated(self, target: str) -> Iterator[tuple[str, Any, Optional[str], str]]:
-        """Yields what may have accelerators: its path, its section, their type, and the platform whose type it is."""
-        for name, node in self.nodes.sections():
-            yield f"deploy.nodes.{name}", node, self.nodes.of(name).accelerator, target
-        for key in POD_TARGETS:
-            for name, replica in getattr(self, key).replicas.sections():
-                yield f"deploy.{key}.replicas.{name}", replica, replica.accelerator, key
-        if job := self.vertex:
-            for name, machine in job.sections():
-                yield f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX
-
-    def pod_accelerator(self, process: str, job: TrainingJob) -> tuple[Optional[str], Optional[int]]:
-        """Returns the accelerator of a role's pods, None for none, and the number per pod, None for one."""
-        own, trainer = job.replica(process), self.nodes.of("Trainer")
-        if own.accelerator is None and process in ("chief", "worker"):
-            return trainer.accelerator, trainer.accelerators
-        return own.accelerator, own.accelerators
+    if TYPE_CHECKING:
+        # The sections of the platforms: see below.
+        def __getattr__(self, name: str) -> Any: ...
 
     def shared_memory(self, accelerator: Optional[str]) -> Optional[dict[str, str]]:
         """Returns the emptyDir of a pod's /dev/shm; None for the runtime's own of 64 MB, too small for several GPUs."""
@@ -174,6 +117,10 @@ class DeploySection(Section):
     def is_provided(self, path: str) -> bool:
         """Returns whether a path is in a declared volume, or in one of pod_patch."""
         return self.is_mounted(path) or any(_is_below(path, each) for each in mount_paths(self.pod_patch))
+
+
+for _name, (_kind, _key) in registry.sections().items():
+    DeploySection.take(_name, _kind, _key)
 
 
 def _is_below(path: str, folder: str) -> bool:

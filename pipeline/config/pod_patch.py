@@ -44,8 +44,8 @@ def _merge(base: Any, patch: Any, name: str = "") -> Any:
         return {key: value for key, value in merged.items() if value is not None}
     if isinstance(patch, list) and (key := _MERGE_KEYS.get(name)):
         patches = {each[key]: each for each in patch}
-        held = [_merge(each, patches.pop(each[key], {})) for each in base or ()]
-        return [*held, *(_merge({}, each) for each in patches.values())]
+        ours = [_merge(each, patches.pop(each[key], {})) for each in base or ()]
+        return [*ours, *(_merge({}, each) for each in patches.values())]
     return patch
 
 
@@ -63,8 +63,8 @@ def as_list(value: Any) -> Any:
 def read_files(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Puts the contents of files in place of their names; yields what cannot be read."""
     deploy = values.get(PATCH[0])
-    patches = deploy.get(PATCH[1]) if isinstance(deploy, dict) else ()
-    for index, file in enumerate(patches if isinstance(patches, list) else ()):
+    patches = deploy.get(PATCH[1]) if isinstance(deploy, dict) else None
+    for index, file in enumerate(patches := patches if isinstance(patches, list) else []):
         if isinstance(file, str):
             try:
                 with open(file, encoding="utf-8") as source:

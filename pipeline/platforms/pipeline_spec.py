@@ -16,11 +16,12 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
-from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY, add_home_parameter
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_spec
 from tfx_estimator.pipeline.platforms.rows import Row, accelerator_of, amounts_of
+from tfx_estimator.pipeline.platforms.rules import rules_of
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
@@ -50,8 +51,12 @@ def compile_spec(
         The PipelineJob as JSON; and the file that TFX's runner wrote, without the additions made here: TFX's CLI may
         have chosen its place.
     """
+    step_of = rules_of(target).step
     for component in pipeline.components:
-        if isinstance(component, BaseComponent) and (resources := _resources(deploy, component.id)) is not None:
+        if (
+            isinstance(component, BaseComponent)
+            and (resources := _resources(step_of(deploy, component.id))) is not None
+        ):
             component.with_platform_config(resources)
     config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image=deploy.image, use_pipeline_spec_2_1=True)
     runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config, folder, f"{pipeline.pipeline_info.pipeline_name}.json")
@@ -73,7 +78,7 @@ def compile_spec(
             if source := given.get("taskOutputParameter"):
                 # TFX adds `_task` to the producer's name.
                 source["producerTask"] = source["producerTask"].removesuffix("_task")
-        if retries := deploy.step(name).retries:
+        if retries := step_of(deploy, name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW else {})}
     set_defaults(job, pipeline)
     finders = {each.id for each in pipeline.components if isinstance(each, BaselineFinder)}
@@ -116,8 +121,7 @@ def set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
                 job["runtimeConfig"].setdefault("parameterValues", {}).setdefault(value.name, value.default)
 
 
-def _resources(deploy: DeploySection, node_id: str) -> Any:
-    node = deploy.step(node_id)
+def _resources(node: Node) -> Any:
     if not (node.cpu or node.memory_gb or node.accelerator):
         return None
     accelerator = None

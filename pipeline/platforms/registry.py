@@ -6,7 +6,7 @@ Standard library only, because the command line's help imports it; a platform's 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 VERTEX, KUBEFLOW, TRAINJOB, TFJOB = "vertex", "kubeflow", "trainjob", "tfjob"
 # Targets whose training job runs the pipeline in its chief; the section of `deploy` has the target's name.
@@ -113,3 +113,11 @@ TITLES = ", ".join(each.title for each in _PLATFORMS[:-1]) + f" or {_PLATFORMS[-
 def resolve(name: str) -> str:
     """Returns a target's current name; an unknown name is returned unchanged."""
     return _FORMER.get(name, name)
+
+
+def sections() -> dict[str, tuple[Any, Any]]:
+    """Returns the platforms' own sections of `deploy` by their keys: the kind, and the key with its default."""
+    from tfx_estimator.pipeline.platforms.training_jobs import section as training_jobs
+    from tfx_estimator.pipeline.platforms.vertex import section as vertex
+
+    return {**vertex.SECTIONS, **training_jobs.SECTIONS}

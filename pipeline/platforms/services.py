@@ -10,23 +10,31 @@ from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 def compiler_of(target: str) -> Any:
     """Returns a platform's module `compile`."""
     if target == VERTEX:
-        from tfx_estimator.pipeline.platforms.vertex import compile as found
-    elif target == KUBEFLOW:
-        from tfx_estimator.pipeline.platforms.kubeflow import compile as found
-    else:
-        from tfx_estimator.pipeline.platforms.training_jobs import compile as found
-    return found
+        from tfx_estimator.pipeline.platforms.vertex import compile as vertex
+
+        return vertex
+    if target == KUBEFLOW:
+        from tfx_estimator.pipeline.platforms.kubeflow import compile as kubeflow
+
+        return kubeflow
+    from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
+
+    return training_jobs
 
 
 def service_of(target: str) -> Any:
     """Returns a platform's module `service`."""
     if target == VERTEX:
-        from tfx_estimator.pipeline.platforms.vertex import service as found
-    elif target == KUBEFLOW:
-        from tfx_estimator.pipeline.platforms.kubeflow import service as found
-    else:
-        from tfx_estimator.pipeline.platforms.training_jobs import service as found
-    return found
+        from tfx_estimator.pipeline.platforms.vertex import service as vertex
+
+        return vertex
+    if target == KUBEFLOW:
+        from tfx_estimator.pipeline.platforms.kubeflow import service as kubeflow
+
+        return kubeflow
+    from tfx_estimator.pipeline.platforms.training_jobs import service as training_jobs
+
+    return training_jobs
 
 
 def adapt(job: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

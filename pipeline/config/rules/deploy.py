@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.gpu_checks import note_machines
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, is_address, is_path
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
 from tfx_estimator.pipeline.platforms import registry
-from tfx_estimator.pipeline.platforms.rules import rules_of
+from tfx_estimator.pipeline.platforms.rules import accelerated, rules_of
 from tfx_estimator.pipeline.user_data.embedded_tables import TABLES, place_of
 
 AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
@@ -20,10 +20,10 @@ _RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators")
 
 
 def _machines(check: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Case], Iterator[Any]]:
-    """Returns a `when` that checks everything that may have accelerators; see `DeploySection.accelerated`."""
+    """Returns a `when` that checks everything that may have accelerators; see `platforms.rules.accelerated`."""
 
     def find(case: Case) -> Iterator[Any]:
-        for path, machine, accelerator, platform in case.deploy.accelerated(case.target):
+        for path, machine, accelerator, platform in accelerated(case.deploy, case.target):
             if found := check(case, path.rpartition(".")[2], machine, accelerator, platform):
                 yield {"path": path, "platform": platform, **(found if found is not True else {})}
 
@@ -153,7 +153,7 @@ def find_unused_resources(case: Case, declared: Sequence[str]) -> Iterator[tuple
     """Yields (path, warning) for declared resources that no step uses."""
     if case.declaration.deploy is None or not case.target:
         return
-    reasons = dict(case.deploy.idle_steps(case.target))
+    reasons = dict(rules_of(case.target).idle_steps(case.deploy, case.target))
     if case.tune is None:
         reasons.setdefault("Tuner", "there is no section `tune`")
     places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in reasons.items()}

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.pod_patch import MAIN, Object, patched
 from tfx_estimator.pipeline.platforms.volumes import volumes_of
 
@@ -33,22 +33,31 @@ _VARIABLES: dict[str, tuple[str, Callable[[str, Any], Object]]] = {
 }
 
 
-def pod_of(deploy: DeploySection, step: str) -> tuple[Object, list[str]]:
+def step(deploy: DeploySection, name: str) -> Node:
+    """Returns the resources of a step; the Trainer's are its pods' if it only waits for these."""
+    node = deploy.nodes.of(name)
+    if name != "Trainer" or not deploy.trainjob.train:
+        return node
+    return deploy.nodes.default.copy(update={"retries": node.retries, "accelerator": None, "accelerators": None})
+
+
+def pod_of(deploy: DeploySection, name: str) -> tuple[Object, list[str]]:
     """Returns the kfp-kubernetes configuration of a step's pod, and the fields of its patches that it lacks."""
-    volumes, mounts = volumes_of(deploy, deploy.step(step).accelerator)
+    volumes, mounts = volumes_of(deploy, step(deploy, name).accelerator)
     base = {
         "metadata": {"labels": dict(deploy.labels)},
         "spec": {"containers": [{"name": MAIN, "volumeMounts": mounts}], "volumes": volumes},
     }
     # The step Trainer only waits for pods of its own.
-    names = () if step == "Trainer" and deploy.trainjob.train else (step,)
+    names = () if name == "Trainer" and deploy.trainjob.train else (name,)
     left = copy.deepcopy(patched(base, deploy.pod_patch, *names))
     return _translated(left), sorted(_fields(left, ""))
 
 
 def _translated(pod: Object) -> Object:
     """Moves what kfp-kubernetes has out of a pod's template."""
-    spec, found = pod["spec"], {}
+    spec = pod["spec"]
+    found: Object = {}
     main, sources = spec["containers"][0], {each["name"]: each for each in spec.pop("volumes")}
     del main["name"]
 

@@ -221,7 +221,7 @@ def _template(
     # Set for OnFailure, too: the code then marks a pod that has only lost another one.
     if getattr(job, "restart_policy", "") != "Never":
         environment[RETRYABLE] = str(RETRYABLE_CODE)
-    accelerator, _ = deploy.pod_accelerator(role, job)
+    accelerator, _ = job.accelerator(role, deploy.nodes.of("Trainer"))
     volumes, mounts = volumes_of(deploy, accelerator)
     if config_map:
         volumes.append({"name": "declaration", "configMap": dict(config_map)})
@@ -262,7 +262,7 @@ def main_of(spec: Object) -> Object:
 def _resources(role: str, deploy: DeploySection, job: Any) -> Object:
     node, own = deploy.nodes.of("Trainer"), job.replica(role)
     cpu, memory = own.cpu or node.cpu, own.memory_gb or node.memory_gb
-    accelerator, count = deploy.pod_accelerator(role, job)
+    accelerator, count = job.accelerator(role, node)
     amounts = {
         "cpu": f"{round(cpu * 1000)}m" if cpu else None,
         "memory": f"{round(memory * 1000)}M" if memory else None,

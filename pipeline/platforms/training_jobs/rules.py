@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import Accelerated, DeploySection, Machine, Node, Nodes, gpus
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, POD_TARGETS, TFJOB, TRAINJOB
@@ -116,6 +118,41 @@ def note(case: Case) -> Iterator[str]:
             "deploy.tfjob.active_deadline_seconds is null: the operator restarts killed pods, as after OOMKilled, "
             "without limit; only a follower (submit --follow, or --attach) ends the TFJob after backoff_limit"
         )
+
+
+def step(deploy: DeploySection, name: str) -> Node:
+    """Returns the declared resources of a step."""
+    return deploy.nodes.of(name)
+
+
+def machines(deploy: DeploySection, distribution: Distribution, target: str) -> dict[str, Machine]:
+    """Returns the machine of each role: its pods'."""
+    job, trainer = getattr(deploy, target), deploy.nodes.of("Trainer")
+    return {
+        role: (
+            f"each pod of {role}",
+            f"deploy.{target}.replicas.{job.role(role)}",
+            gpus(*job.accelerator(role, trainer)),
+        )
+        for role in distribution.pods
+    }
+
+
+def idle_steps(deploy: DeploySection, target: str) -> Iterator[tuple[str, str]]:
+    """Yields steps whose resources have no effect, and why."""
+    chief = f"deploy.{target}.replicas.{getattr(deploy, target).role('chief')}"
+    yield from (
+        (name, f"the chief runs every step, with the resources of {chief}")
+        for name in Nodes.steps()
+        if name != "Trainer"
+    )
+
+
+def accelerated(deploy: DeploySection) -> Iterator[Accelerated]:
+    """Yields what may have accelerators."""
+    for key in POD_TARGETS:
+        for name, replica in getattr(deploy, key).replicas.sections():
+            yield f"deploy.{key}.replicas.{name}", replica, replica.accelerator, key
 
 
 def check_size(declaration: Declaration, modules: Optional[Packed], path: str, value: str) -> Iterator[Problem]:

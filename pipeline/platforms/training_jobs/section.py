@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from typing import Any, Literal, Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section, number
 
@@ -69,6 +69,17 @@ class TrainingJob(Section):
         """Returns the resources of a process's pods."""
         return getattr(self.replicas, self.role(process))
 
+    def accelerator(self, process: str, trainer: Any) -> tuple[Optional[str], Optional[int]]:
+        """Returns the accelerator of a process's pods, None for none, and the number per pod, None for one.
+
+        Args:
+            trainer: The resources of `deploy.nodes.Trainer`.
+        """
+        own = self.replica(process)
+        if own.accelerator is None and process in ("chief", "worker"):
+            return trainer.accelerator, trainer.accelerators
+        return own.accelerator, own.accelerators
+
 
 class TrainJob(TrainingJob):
     """A TrainJob of Kubeflow Trainer 2, or the JobSet that one is made of."""
@@ -97,3 +108,9 @@ class TfJob(TrainingJob):
     ttl_seconds_after_finished: Optional[int] = number(
         None, 0, _MONTH, "seconds until an ended TFJob is removed; null leaves it"
     )
+
+
+SECTIONS = {
+    "trainjob": (TrainJob, Field(TrainJob(), "for the target trainjob, and for a step that trains in a TrainJob")),
+    "tfjob": (TfJob, Field(TfJob(), "for the target tfjob")),
+}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfx_estimator.pipeline.config.deploy import Accelerated, DeploySection, Machine, Node, gpus
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
 from tfx_estimator.pipeline.platforms.registry import VERTEX
@@ -47,6 +49,41 @@ RULES = (
         "null",
     ),
 )
+
+
+def step(deploy: DeploySection, name: str) -> Node:
+    """Returns the resources of a step; a Trainer that only waits for its custom job uses none of nodes.default's."""
+    node = deploy.nodes.of(name)
+    if name != "Trainer" or deploy.vertex is None:
+        return node
+    return (deploy.nodes.Trainer or Node()).copy(update={"retries": node.retries})
+
+
+def machines(deploy: DeploySection, distribution: Distribution, target: str) -> dict[str, Machine]:
+    """Returns the machine of each role; none if all processes share that of the step."""
+    if (job := deploy.vertex) is None:
+        return {}
+    return {
+        role: (
+            f"each {role} of the custom job",
+            f"deploy.vertex.{role if getattr(job, role) else 'machine'}",
+            gpus(machine.accelerator, machine.accelerators),
+        )
+        for role, (_, machine) in job.machines(distribution).items()
+    }
+
+
+def idle_steps(deploy: DeploySection, target: str) -> Iterator[tuple[str, str]]:
+    """Yields steps whose resources have no effect, and why."""
+    if deploy.vertex is not None:
+        yield "Trainer", "the step only waits for the custom job; set the resources in deploy.vertex"
+
+
+def accelerated(deploy: DeploySection) -> Iterator[Accelerated]:
+    """Yields what may have accelerators."""
+    if job := deploy.vertex:
+        for name, machine in job.sections():
+            yield f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX
 
 
 def note(case: Case) -> Iterator[str]:
