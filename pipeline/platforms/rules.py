@@ -14,17 +14,11 @@ def rules_of(name: str) -> Any:
     It has `RULES`; `note`, which warns before a deployment; and of a section `deploy`, the resources of a `step`, the
     `machines` of a training by role, and `idle_steps`.
     """
-    if name == VERTEX:
-        from tfx_estimator.pipeline.platforms.vertex import rules as vertex
-
-        return vertex
-    if name == KUBEFLOW:
-        from tfx_estimator.pipeline.platforms.kubeflow import rules as kubeflow
-
-        return kubeflow
+    from tfx_estimator.pipeline.platforms.kubeflow import rules as kubeflow
     from tfx_estimator.pipeline.platforms.training_jobs import rules as training_jobs
+    from tfx_estimator.pipeline.platforms.vertex import rules as vertex
 
-    return training_jobs
+    return {VERTEX: vertex, KUBEFLOW: kubeflow}.get(name, training_jobs)
 
 
 def accelerated(deploy: Any, target: str) -> Iterator[tuple[str, Any, Any, str]]:
