@@ -73,7 +73,8 @@ def _machines(case: Case) -> Iterator[_Machine]:
     own = rules.machines(case.deploy, distribution, case.target)
     for role, wanted in _by_role(distribution).items():
         if role in own:
-            yield _Machine(*own[role], wanted)
+            name, path, count = own[role]
+            yield _Machine(name, path, count, wanted)
     train, evaluation = distribution.train, _least(distribution.eval.devices)
     # Processes of one container do not share GPUs.
     together = _least(train.devices) * train.worker_count
