@@ -197,3 +197,13 @@ def test_the_declaration_is_not_overwritten(tmp_path, monkeypatch, cli):
     assert "wrote mine-tfjob.yaml: mine for tfjob" in cli(*compiles).out
     assert "kind: TFJob" in (tmp_path / "mine-tfjob.yaml").read_text()
     assert (tmp_path / "mine.yaml").read_text().startswith(text)
+
+
+def test_a_run_on_this_machine_does_not_train_here_what_is_to_train_in_pods(tmp_path, cli):
+    error = cli("run", "digits", "--workdir", str(tmp_path), *words("deploy.trainjob.train=true"), code=2).err
+    assert "--target trainjob" in error
+    assert not list(tmp_path.glob("*/artifacts"))
+    assert (
+        "did you mean `deploy.trainjob.train`?"
+        in cli("validate", "digits", *words("deploy.tfjob.train=true"), code=2).err
+    )
