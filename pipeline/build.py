@@ -209,7 +209,7 @@ def _baseline(candidate: Channel, target: str) -> tuple[Union[Resolver, Baseline
 def _training_root(declaration: Declaration, target: str) -> Optional[str]:
     """Returns the folder, in a volume, that a step of a service shares with the pods of its training job."""
     deploy = declaration.deploy
-    if not target or deploy is None or not deploy.training_job or not deploy.training_root:
+    if not target or deploy is None or not deploy.trainjob.train or not deploy.training_root:
         return None
     return os.path.join(deploy.training_root, declaration.name)
 

@@ -32,7 +32,7 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     part["trainer"]["files"] = []
     if (file := part["trainer"]["module_file"]) is not None:
         part["trainer"]["module_file"] = os.path.basename(file)
-    if declaration.deploy is not None and declaration.deploy.training_job:
+    if declaration.deploy is not None and declaration.deploy.trainjob.train:
         # For the manifests of the training job.
         nodes = {name: values["deploy"]["nodes"][name] for name in ("default", "Trainer")}
         part["deploy"] = {**values["deploy"], "nodes": nodes}

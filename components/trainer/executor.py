@@ -19,7 +19,7 @@ from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.in_python import reword
 from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.components.tfds_example_gen.properties import LABEL_NAMES
-from tfx_estimator.components.trainer import export, training_folder
+from tfx_estimator.components.trainer import export, launching, training_folder
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.estimator import checkpoints
@@ -106,9 +106,8 @@ class Executor(base_executor.BaseExecutor):
 
 
 def _train(job: Job, settings: Settings, logs: str) -> Outcome:
-    # A task of an external cluster launches no other.
-    if (launcher := settings.deploy.launcher) and resolve(os.environ) is None:
-        return launcher.train(job, settings, logs)
+    if launching.launcher and (outcome := launching.launcher(job, settings, logs)):
+        return outcome
     _warn_of_idle_gpus(settings.distribution.train.devices)
     return supervise(job, logs)
 

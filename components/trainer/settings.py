@@ -11,7 +11,6 @@ from typing import Any, Optional
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
-from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.task import CLASSES, Task
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -107,11 +106,6 @@ class Settings:
         if weights is None or isinstance(weights, str) or not self.label_names:
             return section
         return section.copy(update={"class_weights": weights_by_label(weights, self.label_names)})
-
-    @property
-    def deploy(self) -> DeploySection:
-        """The declaration's section `deploy`, or its defaults."""
-        return DeploySection.parse_obj((self.declaration or {}).get("deploy") or {})
 
     @property
     def trainer(self) -> Optional[TrainerSection]:

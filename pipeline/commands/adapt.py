@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tfx_estimator.pipeline.platforms.registry import BY_NAME, KUBEFLOW
-
 HELP = "make your own pipeline, which TFX compiled, run on Kubeflow Pipelines 2"
 EPILOG = """\
 It takes the output of TFX's KubeflowV2DagRunner, for any pipeline, and starts its steps by tfx-estimator's entry point,
@@ -33,11 +31,12 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.shared import say, write_file
     from tfx_estimator.pipeline.platforms.rehearsal.job import read_documents
+    from tfx_estimator.pipeline.platforms.services import adapt
     from tfx_estimator.pipeline.runners.compiling import text_of
 
     output = args.output or f"{Path(args.file).stem}-kubeflow.yaml"
     whole, *others = read_documents(args.file)
-    spec, notes = BY_NAME[KUBEFLOW].part("adapt").adapt(whole)
+    spec, notes = adapt(whole)
     write_file(output, text_of([spec, *others], output), force=args.force)
     for line in (f"wrote {output}", *(f"    {note}" for note in notes or ["nothing had to be adapted"])):
         say(one_line(line))

@@ -131,17 +131,18 @@ def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.config.deploy import DeploySection
     from tfx_estimator.pipeline.platforms.follow import START_SECONDS, with_retries
     from tfx_estimator.pipeline.platforms.note import leave_note, with_job
+    from tfx_estimator.pipeline.platforms.services import service_of
     from tfx_estimator.pipeline.run.terminal import quiet
 
     loaded = load(args.source, [*args.overrides, *_as_overrides(args)], args.target)
     platform = BY_NAME[args.target]
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
-    service_of = platform.part("service")
-    note = service_of.place_of(deploy, args.target, **{option: getattr(args, option) for option in _PLACES})
+    module = service_of(args.target)
+    note = module.place_of(deploy, args.target, **{option: getattr(args, option) for option in _PLACES})
     folder = args.folder or os.path.join("submitted", declaration.name)
     if not args.dry_run:
         # Missing credentials are reported before the seconds that compiling takes.
-        with_retries(lambda: service_of.connect(note, folder), _show, START_SECONDS).close()
+        with_retries(lambda: module.connect(note, folder), _show, START_SECONDS).close()
     with quiet(os.devnull):  # hides what TensorFlow and others print on import
         from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
@@ -162,7 +163,7 @@ def _submit(args: argparse.Namespace) -> int:
     digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]
     about = (compiled.text, declaration.name, digest, deploy.service_account)
     with contextlib.closing(
-        with_retries(lambda: service_of.connect(note, folder, *about), _show, START_SECONDS)
+        with_retries(lambda: module.connect(note, folder, *about), _show, START_SECONDS)
     ) as service:
         if not args.modules_there:
             from tfx_estimator.pipeline.runners.compiling import upload
@@ -219,10 +220,11 @@ def _agrees(question: str) -> bool:
 def _plan(loaded: Loaded, compiled: Compiled, note: Note, runs: str) -> list[str]:
     from tfx_estimator.pipeline.config.deploy import DeploySection
     from tfx_estimator.pipeline.platforms.plan import estimate_hours, lines, read_plan
+    from tfx_estimator.pipeline.platforms.services import service_of
 
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
     more = {
-        "service": f"{note.target}, {BY_NAME[note.target].part('service').where(note)}",
+        "service": f"{note.target}, {service_of(note.target).where(note)}",
         "workdir": deploy.pipeline_root or "",
         "account": deploy.service_account or "the service's default",
         "time": estimate_hours(declaration, runs),
@@ -273,13 +275,14 @@ def _find_submitted(named: str, again: str = "") -> tuple[Service, Note]:
     """Returns the service of a submitted job, and its note; `again` as of `Retries`."""
     from tfx_estimator.pipeline.platforms.follow import FOLLOW_SECONDS, START_SECONDS, with_retries
     from tfx_estimator.pipeline.platforms.note import find_note
+    from tfx_estimator.pipeline.platforms.services import service_of
 
     note = find_note(named)
     path = os.path.expanduser(named)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
-    service_of = BY_NAME[note.target].part("service")
+    module = service_of(note.target)
     seconds = FOLLOW_SECONDS if again else START_SECONDS
-    service = with_retries(lambda: service_of.connect(note, folder), _show, seconds, again=again, known=False)
+    service = with_retries(lambda: module.connect(note, folder), _show, seconds, again=again, known=False)
     return service, note
 
 

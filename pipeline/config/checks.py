@@ -38,7 +38,7 @@ from tfx_estimator.pipeline.config.table import check_table, columns_of
 from tfx_estimator.pipeline.config.tracking import check_tracking
 from tfx_estimator.pipeline.config.travel_checks import check_credentials, check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.platforms import registry
+from tfx_estimator.pipeline.platforms.rules import all_rules
 from tfx_estimator.pipeline.user_data.names import TRAIN
 from tfx_estimator.pipeline.user_data.reading import Reading
 
@@ -52,7 +52,7 @@ def check(case: Case) -> list[Problem]:
         *(check_table(case) if case.data.is_table else (*_data(case.declaration, case.reading), *_tfds_name(case))),
         *_code(case),
         *check_class_weights(case.declaration, case.reading.classes if case.reading else ()),
-        *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
+        *broken((*RULES, *DEPLOY, *all_rules()), case),
         *_evaluator(case),
         # With a target, these paths are on other machines.
         *(() if case.target else _places(case.declaration)),

@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
+from tfx_estimator.pipeline.config.pod_patch import PATCH, read_files
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem, nearest, to_error
 from tfx_estimator.pipeline.config.put_values import put
 from tfx_estimator.pipeline.config.rules.rule import Case
@@ -229,13 +230,16 @@ class Draft:
                 self.overridden[path] = where
 
     def resolve_paths(self) -> set[Path]:
-        """Makes paths absolute; returns those that changed."""
+        """Makes paths absolute, and reads the files of pod_patch; returns the paths that changed."""
         for path, value, what in find_unresolved(self.values):
             key, expected = ".".join(path), "no shell variable or user name"
             todo = "write ${NAME}, or the value itself"
             self.problems.append(Problem(key, what, expected, todo, self.where(path), value))
         bases = {path: line.part.folder for path, line in self.text.lines.items() if not self._override_of(path)}
-        return resolve_paths(self.values, bases)
+        changed = resolve_paths(self.values, bases)
+        for problem in read_files(self.values):
+            self.problems.append(dataclasses.replace(problem, where=problem.where or self.where(PATCH)))
+        return changed
 
     def validate(self, target: str) -> Case:
         """Parses and checks the values, and collects every problem; invalid values become defaults in the result."""

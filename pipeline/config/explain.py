@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Optional, get_args, get_origin
 
-from tfx_estimator.pipeline.config import kinds, known
+from tfx_estimator.pipeline.config import kinds, known, pod_patch
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.section import Key, Section, Wrong
@@ -26,7 +26,7 @@ def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
     path, kind, what = wrong
     dotted, value = ".".join(path), _get(values, path)
     if kind == "extra":
-        return _unknown_key(path, inline(value), where)
+        return _unknown_key(path, value, where)
     field = find_field(path)
     expected = describe_field(field) if field else "another value"
     if kind == "missing":
@@ -78,7 +78,7 @@ def all_keys(section: type[Section] = Declaration, path: Path = ()) -> Iterator[
             yield from all_keys(inside, (*path, name))
 
 
-def _unknown_key(path: Path, value: str, where: Where) -> Problem:
+def _unknown_key(path: Path, value: Any, where: Where) -> Problem:
     dotted, key = ".".join(path), path[-1]
     parent = find_field(path[:-1]) if path[:-1] else None
     section = parent.kind if parent else Declaration
@@ -98,7 +98,9 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     if not elsewhere and not near and not in_item and len(siblings) >= _MANY_KEYS:
         elsewhere = places.get(nearest(key, places), "")
     todo = f"did you mean `{elsewhere or near}`?" if elsewhere or near else "remove it"
-    return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), value)
+    if (key in pod_patch.FORMER or not near) and (moved := pod_patch.instead(path, value)):
+        expected, todo = "deploy.pod_patch, for what only Kubernetes' pods have", moved
+    return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), inline(value))
 
 
 def _listed(names: Sequence[str], key: str) -> str:

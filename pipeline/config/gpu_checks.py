@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.config.deploy import gpus
+from tfx_estimator.pipeline.config.deploy import Nodes, gpus
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.rule import Case
+from tfx_estimator.pipeline.platforms.rules import rules_of
 
 _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
 
@@ -29,7 +30,7 @@ class _Machine(NamedTuple):
 def check_gpus(case: Case) -> Iterator[Problem]:
     """Checks that training finds its GPUs, before hours are spent on the steps before it."""
     distribution = case.distribution
-    for machine in _machines(case):
+    for machine in _machines(case) if case.target else ():
         depends = (machine.path, "deploy.nodes", "trainer.distribution.train")
         key, wanted = max(machine.wanted.items(), key=lambda item: item[1])
         processes = machine.shared + (machine.wanted.get(_EVAL, 0) if distribution.evaluator else 0)
@@ -52,12 +53,13 @@ def check_gpus(case: Case) -> Iterator[Problem]:
 def note_machines(case: Case) -> Iterator[str]:
     """Notes clusters that share one machine, and accelerators that need another image."""
     deploy, platform, processes = case.deploy, case.platform, sum(case.distribution.pods.values())
-    if processes > 1 and not deploy.machines(case.target, case.distribution):
+    if processes > 1 and not rules_of(case.target).machines(deploy, case.distribution, case.target):
         yield (
             f"trainer.distribution: {processes} processes share one container, that of the step Trainer: "
             f"{platform.clusters}"
         )
-    nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default" and platform.runs_steps]
+    step = rules_of(case.target).step
+    nodes = [step(deploy, name) for name in Nodes.steps() if platform.runs_steps]
     there = [each.gpus for each in _machines(case)]
     if any(there) or any(gpus(node.accelerator, node.accelerators) for node in nodes):
         yield (
@@ -67,10 +69,12 @@ def note_machines(case: Case) -> Iterator[str]:
 
 
 def _machines(case: Case) -> Iterator[_Machine]:
-    distribution, own = case.distribution, case.deploy.machines(case.target, case.distribution)
+    distribution, rules = case.distribution, rules_of(case.target)
+    own = rules.machines(case.deploy, distribution, case.target)
     for role, wanted in _by_role(distribution).items():
         if role in own:
-            yield _Machine(*own[role], wanted)
+            name, path, count = own[role]
+            yield _Machine(name, path, count, wanted)
     train, evaluation = distribution.train, _least(distribution.eval.devices)
     # Processes of one container do not share GPUs.
     together = _least(train.devices) * train.worker_count
@@ -80,7 +84,7 @@ def _machines(case: Case) -> Iterator[_Machine]:
     shared = train.worker_count if train.worker_count > 1 and not train.devices.indices else 0
     steps = ["Trainer"] * (not own) + ["Tuner"] * (case.tune is not None)
     for step in steps if case.platform.runs_steps else ():
-        node = case.deploy.step(step)
+        node = rules.step(case.deploy, step)
         count = gpus(node.accelerator, node.accelerators)
         yield _Machine(f"the step {step}", f"deploy.nodes.{step}", count, wanted, shared)
 

@@ -49,10 +49,9 @@ ALIASES: dict[str, str] = {
     "global_clipnorm": f"{_OPTIMIZER}.global_clip_norm",
     "clipvalue": f"{_OPTIMIZER}.clip_value",
     "strategy": f"{_TRAIN}.strategy",
-    # Kubernetes gives each pod those of its service account.
-    "imagePullSecrets": "deploy.service_account",
     "search_space": "tune.ranges",
     "num_trials": "tune.max_trials",
+    "deploy.tfjob.train": "deploy.trainjob.train",
     "trainer.distribution.devices": f"{_TRAIN}.devices",
 }
 

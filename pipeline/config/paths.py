@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from tfx_estimator.pipeline.base import s3
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config.pod_patch import PATCH
 from tfx_estimator.pipeline.config.yaml_text import Path, texts
 from tfx_estimator.pipeline.user_data.embedded_tables import TABLES
 from tfx_estimator.pipeline.user_data.names import is_address, is_table
@@ -29,6 +30,7 @@ PATHS: tuple[Path, ...] = (
     ("transform", "files"),
     ("transform", "module_file"),
     ("pusher", "destination"),
+    PATCH,
     ("tracking", "mlflow"),
 )
 _DATASET: Path = ("data", "dataset")

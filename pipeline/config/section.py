@@ -157,6 +157,15 @@ class Section:
                     delattr(cls, name)
         cls.__fields__ = {**cls.__fields__, **own}
 
+    @classmethod
+    def take(cls, name: str, kind: type[Section], key: Key) -> None:
+        """Adds a key that holds a section of this kind; it may be null if that is its default."""
+        key.annotation, key.module = (
+            f"Optional[{kind.__name__}]" if key.given is None else kind.__name__,
+            kind.__module__,
+        )
+        cls.__fields__[name] = key
+
     def __init__(self, /, **values: Any) -> None:
         wrong: list[Wrong] = []
         self._fill(values, (), wrong)

@@ -12,6 +12,7 @@ from tfx_estimator.pipeline.config.paths import is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.rule import Case
 from tfx_estimator.pipeline.config.yaml_text import texts
+from tfx_estimator.pipeline.platforms.rules import rules_of
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
 from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
@@ -48,7 +49,7 @@ def check_travel(case: Case) -> Iterator[Problem]:
                 seen.add(found.what)
                 yield Problem(path, found.what, found.expected, found.todo, value=each)
     if case.target and not platform.runs_steps and not seen and len(together) == len(code):
-        yield from platform.part("rules").check_size(case.declaration, pack(together, search_paths), path, each)
+        yield from rules_of(case.target).check_size(case.declaration, pack(together, search_paths), path, each)
 
 
 def note_travel(case: Case) -> Iterator[str]:
@@ -62,8 +63,7 @@ def note_travel(case: Case) -> Iterator[str]:
 
 
 def _travelling(case: Case) -> dict[str, str]:
-    code, trains = named_code(case.declaration), case.deploy.training_job
-    return {path: each for path, each in code.items() if case.target or (trains and path.startswith("trainer."))}
+    return named_code(case.declaration) if case.target else {}
 
 
 _NAMES = r"secret|passw|(access|api|private)[_-]?key|connection[_-]?string"
@@ -91,7 +91,7 @@ def is_credential(name: str, value: str, deploy: DeploySection, names: re.Patter
 def check_credentials(case: Case) -> Iterator[Problem]:
     """Finds credentials in values that a compiled file or a training job would contain."""
     deploy = case.deploy
-    if not case.target and not deploy.training_job:
+    if not case.target:
         return
     found: dict[str, None] = {}
     for place, value in texts(case.trainer.params, ("trainer", "params")):
@@ -104,6 +104,6 @@ def check_credentials(case: Case) -> Iterator[Problem]:
     if any(is_credential(name, "".join(value), deploy) for name, *value in flags):
         found["beam.options"] = None
     for path in found:
-        todo = "remove it, and read it from a file of deploy.secrets; or if it is not a credential, rename it"
+        todo = "remove it, and read a Secret that deploy.pod_patch mounts; or if it is no credential, rename it"
         what = "it would be readable in the compiled file, or in the cluster's records of the job"
         yield Problem(path, what, "deploy.service_account, or a Secret's file", todo)

@@ -16,18 +16,18 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
-from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY, add_home_parameter
-from tfx_estimator.pipeline.platforms.kubeflow.section import placement
-from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_spec
+from tfx_estimator.pipeline.platforms.rows import Row, accelerator_of, amounts_of
+from tfx_estimator.pipeline.platforms.rules import rules_of
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
-_EXECUTOR, TRAINER, _TUNER, _EVALUATOR = "{}_executor", "Trainer", "Tuner", "Evaluator"
+EXECUTOR, TRAINER, _TUNER, _EVALUATOR = "{}_executor", "Trainer", "Tuner", "Evaluator"
 # Kubeflow Pipelines 2 takes a missing value for 0. To Argo, the last one limits the total time of all tries, so 0 would
 # mean no retry. A year is longer than any training.
 _BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
@@ -51,15 +51,19 @@ def compile_spec(
         The PipelineJob as JSON; and the file that TFX's runner wrote, without the additions made here: TFX's CLI may
         have chosen its place.
     """
+    step_of = rules_of(target).step
     for component in pipeline.components:
-        if isinstance(component, BaseComponent) and (resources := _resources(deploy, component.id)) is not None:
+        if (
+            isinstance(component, BaseComponent)
+            and (resources := _resources(step_of(deploy, component.id))) is not None
+        ):
             component.with_platform_config(resources)
     config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image=deploy.image, use_pipeline_spec_2_1=True)
     runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config, folder, f"{pipeline.pipeline_info.pipeline_name}.json")
     job = runner.run(pipeline)
     spec = job["pipelineSpec"]
     for name, task in spec["root"]["dag"]["tasks"].items():
-        container = spec["deploymentSpec"]["executors"][_EXECUTOR.format(name)].get("container")
+        container = spec["deploymentSpec"]["executors"][EXECUTOR.format(name)].get("container")
         if container is None:
             continue  # a resolver's
         if target == KUBEFLOW:
@@ -74,7 +78,7 @@ def compile_spec(
             if source := given.get("taskOutputParameter"):
                 # TFX adds `_task` to the producer's name.
                 source["producerTask"] = source["producerTask"].removesuffix("_task")
-        if retries := deploy.step(name).retries:
+        if retries := step_of(deploy, name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW else {})}
     set_defaults(job, pipeline)
     finders = {each.id for each in pipeline.components if isinstance(each, BaselineFinder)}
@@ -107,43 +111,6 @@ def rows(spec: dict[str, Any]) -> Iterator[Row]:
                 yield Row(f"  {pool['replica_count']} {role}", kind["machine_type"], accelerator, container["image"])
 
 
-def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
-    """Returns the platform spec of kfp-kubernetes: the volumes, secrets, labels and nodes of pods.
-
-    Args:
-        job: The result of `compile_spec`.
-        deploy: The section `deploy`.
-
-    Returns:
-        The second document of a compiled pipeline; empty if it is not needed.
-
-    Source: https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/proto/kubernetes_executor_config.proto.
-    """
-    common: dict[str, Any] = {}
-    if deploy.volumes:
-        common["pvcMount"] = [{"constant": each.claim, "mountPath": each.path} for each in deploy.volumes]
-    if deploy.secrets:
-        common["secretAsVolume"] = [{"secretName": each.name, "mountPath": each.path} for each in deploy.secrets]
-    if deploy.labels:
-        common["podMetadata"] = {"labels": dict(deploy.labels)}
-    executors = job["pipelineSpec"]["deploymentSpec"]["executors"]
-    containers = sorted(name for name, executor in executors.items() if "container" in executor)
-    specs = {name: {**common, **_own(deploy, name)} for name in containers}
-    if not any(specs.values()):
-        return {}
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": specs}}}}
-
-
-def _own(deploy: DeploySection, executor: str) -> dict[str, Any]:
-    node = deploy.step(executor.removesuffix(_EXECUTOR.format("")))
-    placed = placement(node.node_selector, node.tolerations)
-    if selector := placed.pop("nodeSelector", None):
-        placed["nodeSelector"] = {"labels": selector}
-    if memory := deploy.shared_memory(node.accelerator):
-        placed["emptyDirMounts"] = [{"volumeName": "shm", "mountPath": "/dev/shm", **memory}]
-    return placed
-
-
 def set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
     """Sets the defaults of runtime parameters, which TFX omits from a specification of version 2.1."""
     root = job["pipelineSpec"]["root"]
@@ -154,8 +121,7 @@ def set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
                 job["runtimeConfig"].setdefault("parameterValues", {}).setdefault(value.name, value.default)
 
 
-def _resources(deploy: DeploySection, node_id: str) -> Any:
-    node = deploy.step(node_id)
+def _resources(node: Node) -> Any:
     if not (node.cpu or node.memory_gb or node.accelerator):
         return None
     accelerator = None

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple, Optional
+from typing import Optional
 
 import yaml
 
 from tfx_estimator.pipeline.base.text import duration
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.platforms.rows import Row
+from tfx_estimator.pipeline.platforms.services import compiler_of
 from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
 
-_OWN = "the service's own"
-_CORES, _MEMORY = ("cpu", "memory")
 # Keys and values in the summary of a run.
 _PACE, _TRAINER, _RAN = "examples_per_second", "Trainer", "ran"
-
-
-class Row(NamedTuple):
-    """The resources of one step, or of several equal machines.
-
-    Args:
-        step: Its name, or the number and role of the machines.
-        machine: Its type, or its limits of CPUs and memory.
-        accelerator: Empty for none.
-    """
-
-    step: str
-    machine: str
-    accelerator: str
-    image: str
 
 
 def read_plan(text: str, target: str) -> list[Row]:
@@ -42,7 +26,7 @@ def read_plan(text: str, target: str) -> list[Row]:
     """
     # The YAML parser would read JSON numbers like 1e-07 as text.
     documents = [json.loads(text)] if text.startswith("{") else [*yaml.load_all(text, yaml.CSafeLoader)]
-    return list(BY_NAME[target].part("compile").rows(documents))
+    return list(compiler_of(target).rows(documents))
 
 
 def lines(rows: list[Row], more: dict[str, str]) -> list[str]:
@@ -86,29 +70,6 @@ def estimate_hours(declaration: Declaration, runs: str) -> str:
     if declaration.tune is not None:
         text += "; without the trials of `tune`"
     return text + "; on machines as fast as that run's"
-
-
-def row_of(name: str, container: dict[str, Any]) -> Row:
-    """Returns the row of a Kubernetes container."""
-    limits = dict(container.get("resources", {}).get("limits", {}))
-    cores, memory = (limits.pop(key, None) for key in (_CORES, _MEMORY))
-    # `manifest` writes CPUs in thousandths, and memory in 10^6 bytes.
-    amounts = amounts_of(
-        float(str(cores).removesuffix("m")) / 1000 if cores else None,
-        f"{float(str(memory).removesuffix('M')) / 1000:g} GB" if memory else "",
-    )
-    kinds = ", ".join(accelerator_of(kind, count) for kind, count in limits.items())
-    return Row(name, amounts, kinds, container["image"])
-
-
-def amounts_of(cores: Any, memory: str) -> str:
-    """Returns a text with the number of CPUs and the memory."""
-    return ", ".join(filter(None, (f"{cores:g} CPUs" if cores else "", memory))) or _OWN
-
-
-def accelerator_of(kind: Any, count: Any) -> str:
-    """Returns a text with the number and type of accelerators; empty for none."""
-    return f"{int(count or 1)} {kind}" if kind else ""
 
 
 def _measured(declaration: Declaration, runs: str) -> Optional[Run]:

@@ -5,7 +5,6 @@ Standard library only, because the command line's help imports it; a platform's 
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,34 +20,24 @@ class Platform:
     Args:
         name: The target, on the command line.
         title: Its display name.
-        folder: The package with its modules `compile` and `service`.
         file: The compiled file's name, as a format of the pipeline's name.
         runs_steps: Whether it takes a PipelineSpec and runs each step in a container, without TFX's drivers; else one
             process runs all steps.
         resolver: Which resolvers it runs: ours, TFX's stock ones only, or none.
-        trains_in_pods: Whether `deploy.trainjob.train` and `deploy.tfjob.train` apply there.
+        trains_in_pods: Whether `deploy.trainjob.train` applies there.
         options: Options of `submit` that it takes, with the declaration's key that each overrides, if any.
         jobs: Regular expression of a job's name that needs no note; its groups are fields of the note.
         engine: The engine's name in TFX's CLI; empty if it has none.
         clusters: Where each process of a cluster has its own machine.
-        section: Its own section of `deploy`, which no other platform reads.
-        ends_steps: Whether a cancelled run sends its steps a signal.
-        needed: Further required keys of `deploy`, with the expected values.
-        not_of_steps: Unsupported keys of a step: the reason, and what to declare instead.
-        no_pods: Why `deploy.security_context` has no effect; empty if it has one.
-        has_volumes: Whether steps may mount volumes and secrets.
-        has_read_only_volumes: Whether they may mount them read-only.
+        has_volumes: Whether steps may mount volumes.
         stores: Schemes of the object stores that its steps read and write.
         keeps_in_volumes: Whether the pipeline's folder may lie in a volume, which its pods share.
-        accelerator: Regular expression of an accelerator's name.
-        an_accelerator: An example of such a name.
+        accelerator: Regular expression of an accelerator's name, and an example.
         hides_results: Whether it does not report the outputs of steps.
-        notes: Whether its module `rules` has a function `note`, for warnings before deployment.
     """
 
     name: str = ""
     title: str = "this machine"
-    folder: str = ""
     file: str = ""
     runs_steps: bool = False
     resolver: Literal["own", "stock", ""] = "own"
@@ -58,35 +47,20 @@ class Platform:
     engine: str = ""
     clusters: str = "the targets trainjob and tfjob have a pod for each"
     hides_results: bool = False
-    section: str = ""
-    ends_steps: bool = True
-    needed: dict[str, str] = field(default_factory=dict)
-    not_of_steps: dict[str, tuple[str, str]] = field(default_factory=dict)
-    no_pods: str = ""
     has_volumes: bool = True
-    has_read_only_volumes: bool = True
     stores: tuple[str, ...] = ("gs://", "s3://")
     keeps_in_volumes: bool = False
-    accelerator: str = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
-    an_accelerator: str = "nvidia.com/gpu"
-    notes: bool = False
-
-    def part(self, name: str) -> Any:
-        """Returns a module of its folder."""
-        return importlib.import_module(f"{__package__}.{self.folder}.{name}")
+    accelerator: tuple[str, str] = (r"[a-z0-9.-]+/[A-Za-z0-9._-]+", "nvidia.com/gpu")
 
 
 # Without a target.
-HERE = Platform(trains_in_pods=True)
+HERE = Platform()
 _OF_CLUSTER = {"context": "", "namespace": ""}
-_NO_NODES = ("Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex")
-_NO_STEPS = "the job has one for all, and no steps"
 _OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}
 _PLATFORMS = (
     Platform(
         VERTEX,
         "Vertex AI Pipelines",
-        "vertex",
         "{}.json",
         runs_steps=True,
         # It supports no other resolver strategies.
@@ -94,28 +68,18 @@ _PLATFORMS = (
         jobs=r"projects/(?P<project>[^/\s]+)/locations/(?P<region>[^/\s]+)/pipelineJobs/[^/\s]+",
         engine="vertex",
         clusters="deploy.vertex has a machine for each",
-        section="vertex",
-        needed={"project": "the ID of a Google Cloud project", "region": "the region of the bucket: europe-west4"},
-        not_of_steps={"node_selector": _NO_NODES, "tolerations": _NO_NODES},
-        no_pods="Vertex AI has no pods of yours",
         has_volumes=False,
         stores=("gs://",),
-        accelerator=r"[A-Z][A-Z0-9_]+",
-        an_accelerator="NVIDIA_TESLA_T4",
-        notes=True,
+        accelerator=(r"[A-Z][A-Z0-9_]+", "NVIDIA_TESLA_T4"),
     ),
     Platform(
         KUBEFLOW,
         "Kubeflow Pipelines 2",
-        "kubeflow",
         "{}-kubeflow.yaml",
         runs_steps=True,
         trains_in_pods=True,
         # Its backend does not implement resolvers.
         resolver="",
-        no_pods="a PipelineSpec has no field for it; the cluster's own settings apply, see docs/kubeflow.md",
-        has_read_only_volumes=False,
-        ends_steps=False,
         options=_OF_SERVICE,
         hides_results=True,
     ),
@@ -123,12 +87,9 @@ _PLATFORMS = (
         Platform(
             name,
             title,
-            "training_jobs",
             f"{{}}-{name}.yaml",
             options={each: f"deploy.{name}.{each}" for each in _OF_CLUSTER},
-            not_of_steps={"retries": (_NO_STEPS, f"deploy.{name}.backoff_limit")},
             keeps_in_volumes=True,
-            notes=True,
         )
         for name, title in zip(POD_TARGETS, ("Kubeflow Trainer 2, or JobSet", "the Kubeflow training operator 1"))
     ),
@@ -154,6 +115,9 @@ def resolve(name: str) -> str:
     return _FORMER.get(name, name)
 
 
-def own_rules() -> Any:
-    """Returns the platforms' rules that do not follow from the fields above."""
-    return BY_NAME[TFJOB].part("rules").RULES
+def sections() -> dict[str, tuple[Any, Any]]:
+    """Returns the platforms' own sections of `deploy` by their keys: the kind, and the key with its default."""
+    from tfx_estimator.pipeline.platforms.training_jobs import section as training_jobs
+    from tfx_estimator.pipeline.platforms.vertex import section as vertex
+
+    return {**vertex.SECTIONS, **training_jobs.SECTIONS}

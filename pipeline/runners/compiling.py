@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.platforms.services import compiler_of
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.travelling import user_targets
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
@@ -60,7 +61,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     if not platform.runs_steps:
         code = [each for step in targets.values() for each in step]
         # The modules are part of the file.
-        documents = platform.part("compile").compile_declaration(declaration, target, pack(code, loaded.search_paths))
+        documents = compiler_of(target).compile_declaration(declaration, target, pack(code, loaded.search_paths))
         return Compiled(text_of(documents, platform.file), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.runners.buckets import check_buckets
@@ -72,7 +73,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     folders = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
     args = (create_pipeline(loaded, folders, target=target), declaration, target, folders.home, modules)
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") if folder is None else nullcontext(folder) as place:
-        documents, path = platform.part("compile").compile_pipeline(*args, place)
+        documents, path = compiler_of(target).compile_pipeline(*args, place)
     wheels = tuple(dict.fromkeys(modules.values()))
     return Compiled(text_of(documents, platform.file), wheels, os.path.join(folders.home, entry.FOLDER), path)
 
@@ -128,7 +129,7 @@ def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder:
     for packed in compiled.modules:
         lines.append(f"wrote {folder / packed.name}: your own modules, {', '.join(packed.modules)}")
         lines.append(f"    copy it, before the pipeline runs, to {compiled.modules_uri}/{packed.name}")
-    lines += [f"    {line}" for line in platform.part("compile").instructions(declaration, target, file)]
+    lines += [f"    {line}" for line in compiler_of(target).instructions(declaration, target, file)]
     if declaration.data.data_dir is None and declaration.data.dataset not in ("", "digits"):
         who = "the step TfdsExampleGen" if platform.runs_steps else "the chief"
         lines.append(f"    note: data.data_dir is null: {who} downloads the data set itself")

@@ -159,9 +159,8 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
 
     Raises:
         DataError: The data set is not available.
-        DeclarationError: The declared Beam runner cannot be used with a local work folder.
+        DeclarationError: The declared Beam runner cannot be used with a local work folder, or it trains in pods.
         PipelineError: A bucket does not exist, or ML Metadata's database cannot be used.
-        TfxEstimatorError: The declared training job cannot be started.
     """
     if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
         raise DeclarationError(
@@ -169,13 +168,17 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
             expected="direct or portable here; dataflow with a work folder in a bucket",
             todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
+    if (deploy := loaded.declaration.deploy) and deploy.trainjob.train:
+        raise DeclarationError(
+            "deploy.trainjob.train: a run on this machine trains here",
+            expected="false; true is for the target kubeflow, whose step Trainer trains in pods",
+            todo="--set deploy.trainjob.train=false, or run the whole pipeline in pods: submit … --target trainjob",
+        )
     data = loaded.declaration.data
     check_buckets(
         (folders.workdir, data.dataset, data.data_dir, data.table_path, loaded.declaration.pusher.destination)
     )
     loaded.make_importable()
-    if (deploy := loaded.declaration.deploy) and deploy.training_job and resolve(os.environ) is None:
-        deploy.launcher.check(deploy, folders.home)
     # Before the pipeline is built, which contains the fingerprint of the prepared data.
     ingestion.prepare(loaded.declaration.data)
     if not folders.is_stored:

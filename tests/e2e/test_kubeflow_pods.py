@@ -9,9 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Union
 
 import psutil
 import pytest
@@ -21,12 +19,11 @@ from tests.e2e.conftest import states_of
 from tests.pipeline.platforms.training_jobs.api_server import ACCOUNT_TOKEN, NAMESPACE, TOKEN, ApiServer, api_server
 from tests.pipeline.platforms.training_jobs.controllers import Controllers
 from tests.pipeline.platforms.training_jobs.networks import Networks
-from tests.pipeline.platforms.training_jobs.operator import Operator
 from tests.pipeline.platforms.training_jobs.test_training import DECLARATION, STEPS, steps_of, write_project
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.root import ROOT
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME, TF_JOB, Kind
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import TRAIN_JOB
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import pods_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -40,21 +37,12 @@ exec "$@"
 """
 
 
-@pytest.fixture(params=["TrainJob", "TFJob"])
-def kind(request) -> Kind:
-    return BY_NAME[request.param]
-
-
 @pytest.fixture
-def server(kind, tmp_path) -> Iterator[ApiServer]:
+def server(tmp_path) -> Iterator[ApiServer]:
     """An API server whose service account has exactly the permissions in docs/kubeflow.md."""
     (folder := tmp_path / "kubernetes").mkdir()
     with api_server(folder, roles=True) as found:
         (text,) = re.findall(r"```text\n(# trainer-role\.yaml\n.*?)```", (ROOT / "docs/kubeflow.md").read_text(), re.S)
-        if kind is TF_JOB:
-            # According to its comment.
-            text = text.replace("[trainer.kubeflow.org], resources: [trainjobs]", "[kubeflow.org], resources: [tfjobs]")
-            text = re.sub(r".*trainingruntimes\], .*\n", "", text)
         for each in yaml.safe_load_all(text):
             each["metadata"]["namespace"] = NAMESPACE
             for subject in each.get("subjects", ()):
@@ -73,7 +61,7 @@ def secrets(server, tmp_path) -> Path:
     return folder
 
 
-def _compile(folder: Path, kind: Kind) -> Path:
+def _compile(folder: Path) -> Path:
     """Compiles a user's project with its modules, and removes the project."""
     text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=folder / "volume")
     project, file = write_project(folder / "project", text), folder / "compiled" / "digits.yaml"
@@ -83,8 +71,7 @@ def _compile(folder: Path, kind: Kind) -> Path:
         f"deploy.training_root={folder / 'volume' / 'trainings'}",
         "deploy.service_account=trainer",
         "deploy.nodes.default.retries=1",
-        "deploy.tfjob.train=false",
-        f"deploy.{kind.section}.train=true",
+        "deploy.trainjob.train=true",
     )
     command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*options)]
     subprocess.run([*command, "--output", str(file)], cwd=project, check=True, capture_output=True, timeout=120)
@@ -152,30 +139,20 @@ class Execution:
         return json.loads(stdout)
 
 
-def test_the_trainer_step_trains_in_pods_and_adopts_its_job_after_a_kill(kind, server, secrets, tmp_path, monkeypatch):
+def test_the_trainer_step_trains_in_pods_and_adopts_its_job_after_a_kill(server, secrets, tmp_path, monkeypatch):
     # It belongs to the user of the tests, not to pods.
     monkeypatch.delenv("KUBECONFIG", raising=False)
     (volume := tmp_path / "volume").mkdir()
-    file, training = _compile(tmp_path, kind), volume / "trainings" / "digits-tfjob"
-    with ExitStack() as stack:
-        operator: Union[Operator, Controllers]
-        if kind is TF_JOB:
-            operator = Operator(server, tmp_path / "pods")
-        else:
-            # It may skip the test; an operator listens from its creation on.
-            networks = stack.enter_context(Networks(tmp_path))
-            operator = Controllers(server, tmp_path / "pods", networks=networks)
-        stack.enter_context(operator)
+    file, training = _compile(tmp_path), volume / "trainings" / "digits-tfjob"
+    with Networks(tmp_path) as networks, Controllers(server, tmp_path / "pods", networks=networks) as controllers:
         with Execution(file, server, secrets) as execution:
             execution.until_step(60, training)
             execution.kill_step()
             results = execution.summary()
         # The retry has adopted its job.
-        tasks = ["chief-0", "worker-0"] if kind is TF_JOB else ["node-0-0", "node-0-1"]
-        assert sorted(each.split("-", 3)[-1] for each in operator.started) == tasks
-        plural = "tfjobs" if kind is TF_JOB else "trainingruntimes"
-        listed = server.ask("GET", f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/{plural}")
-        (pods,) = ([{"kind": listed["kind"].removesuffix("List"), **each}] for each in listed["items"])
+        assert sorted(each.split("-", 3)[-1] for each in controllers.started) == ["node-0-0", "node-0-1"]
+        listed = server.ask("GET", f"/apis/{TRAIN_JOB.api_version}/namespaces/{NAMESPACE}/trainingruntimes")
+        (pods,) = ([{"kind": "TrainingRuntime", **each}] for each in listed["items"])
     *_, (_, pod) = pods_of(pods).values()
     assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == ("trainer", IMAGE)
     assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == [str(volume)]

@@ -11,32 +11,19 @@ from tfx_estimator.pipeline.config.gpu_checks import note_machines
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, is_address, is_path
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
 from tfx_estimator.pipeline.platforms import registry
+from tfx_estimator.pipeline.platforms.rules import accelerated, rules_of
 from tfx_estimator.pipeline.user_data.embedded_tables import TABLES, place_of
 
 AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
-
-
-def _missing(case: Case) -> Iterator[dict[str, str]]:
-    for key, expected in {"image": AN_IMAGE, **case.platform.needed}.items():
-        if getattr(case.deploy, key) is None:
-            yield {"key": key, "allowed": expected}
-
-
-def _not_of_steps(case: Case) -> Iterator[dict[str, str]]:
-    for name, node in case.deploy.nodes.sections():
-        for key, (why, instead) in case.platform.not_of_steps.items():
-            if (value := getattr(node, key)) not in (None, (), {}):
-                shown = str(value) if isinstance(value, int) else ""
-                yield {"name": name, "key": key, "why": why, "instead": instead, "value": shown}
+_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators")
 
 
 def _machines(check: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Case], Iterator[Any]]:
-    """Returns a `when` that checks everything that may have accelerators; see `DeploySection.accelerated`."""
+    """Returns a `when` that checks everything that may have accelerators; see `platforms.rules.accelerated`."""
 
     def find(case: Case) -> Iterator[Any]:
-        for path, machine, accelerator, platform in case.deploy.accelerated(case.target):
+        for path, machine, accelerator, platform in accelerated(case.deploy, case.target):
             if found := check(case, path.rpartition(".")[2], machine, accelerator, platform):
                 yield {"path": path, "platform": platform, **(found if found is not True else {})}
 
@@ -44,10 +31,10 @@ def _machines(check: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Cas
 
 
 def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: str) -> Any:
-    known = registry.BY_NAME[platform]
-    if not platform or machine.accelerator is None or re.fullmatch(known.accelerator, machine.accelerator):
+    pattern, example = registry.BY_NAME[platform].accelerator
+    if not platform or machine.accelerator is None or re.fullmatch(pattern, machine.accelerator):
         return None
-    return {"example": known.an_accelerator}
+    return {"example": example}
 
 
 def _root(case: Case) -> Any:
@@ -81,26 +68,6 @@ def _places(case: Case) -> Iterator[dict[str, str]]:
         mounted = value is not None and case.deploy.is_mounted(value, writable=path == "pusher.destination")
         if value is not None and not value.startswith(case.platform.stores) and not mounted:
             yield {"path": path, "why": _unreached(case, value), "allowed": allowed, "instead": todo}
-
-
-def _of_others(case: Case) -> Iterator[dict[str, str]]:
-    for name, platform in registry.BY_NAME.items():
-        if platform.section and name != case.target and getattr(case.deploy, platform.section) is not None:
-            yield {"key": platform.section, "other": name, "value": ""}
-
-
-def _unmounted(case: Case) -> list[dict[str, str]]:
-    has = case.platform.has_volumes
-    return [
-        {"key": key, "value": ""}
-        for key in ("volumes", "secrets", "shared_memory_gb")
-        if not has and getattr(case.deploy, key)
-    ]
-
-
-def _read_only(case: Case) -> Any:
-    read_only = any(volume.read_only for volume in case.deploy.volumes)
-    return not case.platform.has_read_only_volumes and read_only and {"value": ""}
 
 
 def _folders(case: Case) -> str:
@@ -145,11 +112,13 @@ DEPLOY = (
     ),
     *given(
         lambda case: case.target,
-        Rule("deploy.{key}", _missing, "the target {target} needs it", "name it: deploy.{key}", "{allowed}"),
-        Rule("deploy.nodes.{name}.{key}", _not_of_steps, "{why}", "set it there, or remove it", "{instead}"),
-        Rule("deploy.{key}", _unmounted, "{platform.title} has none", "remove it, or deploy elsewhere", "a bucket"),
-        Rule("deploy.volumes", _read_only, "{platform.title} lets steps write in each", "remove read_only", "false"),
-        Rule("deploy.{key}", _of_others, "it is for the target {other} only", "remove it, or compile for that", "null"),
+        Rule(
+            "deploy.image",
+            lambda case: case.deploy.image is None,
+            "the target {target} needs it",
+            "name it: deploy.image",
+            AN_IMAGE,
+        ),
         Rule("deploy.pipeline_root", _root, "{why}", "name a folder that all steps can write", "{allowed}"),
         Rule("{path}", _places, "{why}", "{instead}; --set {path}=…", "{allowed}"),
         Rule(
@@ -176,13 +145,11 @@ def find_unused_resources(case: Case, declared: Sequence[str]) -> Iterator[tuple
     """Yields (path, warning) for declared resources that no step uses."""
     if case.declaration.deploy is None or not case.target:
         return
-    reasons = dict(case.deploy.idle_steps(case.target))
+    reasons = dict(rules_of(case.target).idle_steps(case.deploy, case.target))
     if case.tune is None:
         reasons.setdefault("Tuner", "there is no section `tune`")
     places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in reasons.items()}
-    trains_in_pods = case.platform.trains_in_pods and case.deploy.training_job
-    if case.platform.no_pods and not trains_in_pods:
-        places["deploy.security_context.",] = case.platform.no_pods
+    trains_in_pods = case.platform.trains_in_pods and case.deploy.trainjob.train
     if not trains_in_pods:
         places["deploy.training_root",] = "only a Trainer step of the target kubeflow that trains in pods uses it"
     for prefixes, why in places.items():
@@ -194,15 +161,7 @@ def note_deployment(case: Case) -> Iterator[str]:
     """Yields what the user should know before deploying a valid declaration."""
     if not case.target:
         return
-    if case.platform.notes:
-        yield from case.platform.part("rules").note(case)
-    if not case.platform.ends_steps:
-        left = f"a cancelled run leaves its {{}} running, as {case.platform.title} does not signal the step"
-        if case.beam.runner == "dataflow":
-            yield f"beam.runner is dataflow: {left.format('Dataflow job')}: cancel it yourself, see docs/dataflow.md"
-        if key := case.deploy.training_job:
-            kind = getattr(getattr(case.deploy, key), "kind", "TFJob")
-            yield f"deploy.{key}.train: {left.format(kind)}: delete it yourself, by `kubectl delete {kind.lower()}`"
+    yield from rules_of(case.target).note(case)
     if case.declaration.tracking.mlflow and case.platform.runs_steps:
         yield f"tracking.mlflow: no effect: the steps of {case.platform.title} write nothing there"
     elif case.declaration.tracking.mlflow:

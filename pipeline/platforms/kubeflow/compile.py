@@ -14,8 +14,10 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
 from tfx_estimator.pipeline.platforms.kubeflow.adapt import unwrapped
-from tfx_estimator.pipeline.platforms.plan import Row
+from tfx_estimator.pipeline.platforms.kubeflow.pods import pod_of
+from tfx_estimator.pipeline.platforms.registry import TRAINJOB
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_spec
+from tfx_estimator.pipeline.platforms.rows import Row
 from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed
@@ -28,8 +30,16 @@ def compile_pipeline(
     deploy = declaration.deploy or DeploySection()
     job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
     spec = unwrapped(job)
-    platform = pipeline_spec.kubernetes_platform(job, deploy)
+    platform = kubernetes_platform(spec, deploy)
     return [spec, *([platform] if platform else [])], path
+
+
+def kubernetes_platform(spec: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
+    """Returns the second document of a compiled pipeline, of kfp-kubernetes; empty if it is not needed."""
+    executors = spec["deploymentSpec"]["executors"]
+    containers = sorted(name for name, executor in executors.items() if "container" in executor)
+    pods = {name: pod_of(deploy, name.removesuffix(pipeline_spec.EXECUTOR.format("")))[0] for name in containers}
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": pods}}}} if any(pods.values()) else {}
 
 
 def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[str]:
@@ -53,6 +63,7 @@ def _job_of(task: Task) -> list[dict[str, Any]]:
     if SETTINGS_KEY not in parameters:
         return []
     settings = Settings.of({key: parameters[key]["runtimeValue"]["constant"] for key in (SETTINGS_KEY, OPERATION_KEY)})
-    if not (section := settings.deploy.training_job):
+    deploy = DeploySection.parse_obj((settings.declaration or {}).get("deploy") or {})
+    if not deploy.trainjob.train:
         return []
-    return make_manifests("", settings.deploy, section, settings.distribution.resolved(), ())
+    return make_manifests("", deploy, TRAINJOB, settings.distribution.resolved(), ())

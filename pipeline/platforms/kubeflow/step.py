@@ -113,6 +113,7 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     check_release()
     # Imported late: the package checks the release on import, which would end in a traceback in place of the error.
     from tfx_estimator.components.baseline_finder import records
+    from tfx_estimator.components.trainer import launching
     from tfx_estimator.pipeline.config.paths import is_address
 
     executor_input: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)
@@ -124,6 +125,7 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
         for key, listed in outputs["artifacts"].items():
             listed["artifacts"][0]["metadata"] = driven[key]["artifacts"][0]["metadata"]
     records.give_baseline(executor_input)
+    launching.launcher = _train_in_pods
     parsed[0].json_serialized_invocation_args = json.dumps(executor_input)
     kubeflow_v2_run_executor.main(parsed)
     records.keep_blessed(executor_input)
@@ -131,6 +133,15 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
         for artifact in listed.get("artifacts", ()):
             if is_address(artifact["uri"]):
                 remove_markers(artifact["uri"])
+
+
+def _train_in_pods(job: Any, settings: Any, logs: str) -> Any:
+    """Trains in a TrainJob, if that is declared; see `launching`."""
+    if not ((settings.declaration or {}).get("deploy") or {}).get("trainjob", {}).get("train"):
+        return None
+    from tfx_estimator.pipeline.platforms.training_jobs import launcher
+
+    return launcher.train(job, settings, logs)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import NotStartedError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.platforms import follow, kubernetes
-from tfx_estimator.pipeline.platforms.follow import Notify, RefusedError, UnavailableError, with_retries
+from tfx_estimator.pipeline.platforms import kubernetes
+from tfx_estimator.pipeline.platforms.follow import RefusedError, UnavailableError
 from tfx_estimator.pipeline.platforms.training_jobs.failures import text_of
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, TF_JOB, TRAIN_JOB, Kind, Object
 
@@ -25,6 +25,8 @@ _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422
 # The most events of a namespace that are read.
 _EVENTS = "500"
 _MERGE = "application/merge-patch+json"
+# A misspelled field of deploy.pod_patch is refused, not dropped.
+_STRICTLY = {"fieldValidation": "Strict"}
 # Who forbids, in Kubernetes' own words: admission, which may quote the others, a quota, any authorizer. `failed quota`
 # asks for limits in the manifest.
 _NOT_ADMITTED = re.compile(r"admission webhook|AdmissionPolicy|is forbidden: failed quota")
@@ -66,22 +68,6 @@ class Kube:
         self._jobs = self._path_of(kind.api_version, kind.plural)
         self._pods = self._path_of("v1", "pods")
 
-    def check(self, notify: Notify) -> None:
-        """Checks early that training jobs can be created; waits a little, as for a server that restarts.
-
-        Raises:
-            PipelineError: The server, the kind's CRD or a permission is missing.
-        """
-
-        def ask() -> None:
-            try:
-                self.ask()
-            except UnavailableError as error:
-                see = f"see whether `{self._get}` works, and {self.kind.option('context')}"
-                raise UnavailableError(f"{self.host}: {error}; {see}") from error
-
-        with_retries(ask, notify, follow.REFUSED_SECONDS)
-
     def ask(self) -> None:
         """Asks for the jobs and their pods, as following does."""
         self.jobs()
@@ -101,7 +87,7 @@ class Kube:
         """
         for each in needed:
             self.add(each)
-        job = self._ask("POST", self._jobs, body=manifest)
+        job = self._ask("POST", self._jobs, _STRICTLY, body=manifest)
         for each in needed:
             self.add(each, job)
         return job
@@ -119,7 +105,7 @@ class Kube:
             owner.update({key: job["metadata"][key] for key in ("name", "uid")})
             owner = {"ownerReferences": [owner]}
         try:
-            self._ask("POST", path, body={**manifest, "metadata": {**manifest["metadata"], **owner}})
+            self._ask("POST", path, _STRICTLY, body={**manifest, "metadata": {**manifest["metadata"], **owner}})
         except TakenError:
             if owner:
                 self._ask("PATCH", f"{path}/{manifest['metadata']['name']}", body={"metadata": owner}, kind=_MERGE)

@@ -12,12 +12,13 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms.kubernetes import kubectl
-from tfx_estimator.pipeline.platforms.plan import Row, row_of
+from tfx_estimator.pipeline.platforms.rows import Row, row_of
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, PIPELINE, TF_JOB, TRAIN_JOB, Object
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import (
     CONFIG_FOLDER,
     job_name,
     kind_of,
+    main_of,
     make_manifests,
     pods_of,
 )
@@ -102,5 +103,4 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
 def rows(documents: list[Object]) -> Iterator[Row]:
     """Yields the pods' resources."""
     for role, (count, spec) in pods_of(documents).items():
-        (container,) = spec["containers"]
-        yield row_of(f"{count} {role}", container)
+        yield row_of(f"{count} {role}", main_of(spec))

@@ -1,4 +1,4 @@
-"""Trains in a Kubernetes job: creates it, or adopts the existing job of the same training, and follows it."""
+"""Trains in a TrainJob: creates it, or adopts the existing one of the same training, and follows it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.platforms.follow import (
     AGAIN,
@@ -42,12 +41,13 @@ from tfx_estimator.pipeline.platforms.training_jobs.following import Following, 
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
     PIPELINE,
     SUCCEEDED,
+    TRAIN_JOB,
     Object,
     annotations_of,
     end_of,
     state_of,
 )
-from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, kind_of, make_manifests
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
 # Annotations of our jobs: the training folder, the last attempt number before the job, and a digest of its manifest.
@@ -62,47 +62,20 @@ logger = get_logger("trainer")
 _notify = log_to(logger)
 
 
-def check(deploy: DeploySection, folder: str) -> Kube:
-    """Checks, before anything is done, that a training job can be started and that its pods see the work folder.
-
-    Args:
-        folder: The work folder, or a part of it.
-
-    Raises:
-        DeclarationError: The folder is in no volume.
-        PipelineError: The cluster, the job's CRD or a permission is missing.
-    """
-    kube = _kube_of(deploy, folder)
-    kube.check(_notify)
-    return kube
-
-
-def _kube_of(deploy: DeploySection, folder: str) -> Kube:
-    path = folder if is_address(folder) else os.path.abspath(folder)
-    if not deploy.is_mounted(path, writable=True):
-        paths = ", ".join(volume.path for volume in deploy.volumes if not volume.read_only)
-        raise errors.DeclarationError(
-            f"the work folder is in none of deploy.volumes: {path}",
-            expected=f"a folder that the pods have at the same path, below {paths}",
-            todo="name it by --workdir (in Kubeflow: deploy.training_root), or mount its volume there",
-        )
-    job = getattr(deploy, deploy.training_job)
-    return Kube(job.context, job.namespace, kind_of(deploy, deploy.training_job))
-
-
 def train(job: Job, settings: Settings, logs: str) -> Outcome:
-    """Trains a job in pods.
+    """Trains a job in the pods of a TrainJob.
 
     Raises:
-        TfxEstimatorError: As of `check` and `Launcher.run`.
+        TfxEstimatorError: As of `Launcher.run`.
     """
-    deploy, section = settings.deploy, settings.trainer
-    kube = _kube_of(deploy, job.training_dir)
-    with_retries(kube.ask, _notify, FOLLOW_SECONDS)
+    section, declared = settings.trainer, settings.declaration
     assert section is not None
-    assert settings.declaration is not None
+    assert declared is not None
+    deploy = DeploySection.parse_obj(declared["deploy"])
+    kube = Kube(None, deploy.trainjob.namespace, TRAIN_JOB)
+    with_retries(kube.ask, _notify, FOLLOW_SECONDS)
     modules = modules_of(section, job.exec_properties.get("run_fn") or job.exec_properties.get("trainer_fn") or "")
-    return Launcher(kube, job, deploy, settings.declaration["name"], logs, modules).run()
+    return Launcher(kube, job, deploy, declared["name"], logs, modules).run()
 
 
 def modules_of(section: TrainerSection, function: str = "") -> Optional[Packed]:
@@ -140,13 +113,13 @@ class Launcher:
         self, kube: Kube, job: Job, deploy: DeploySection, name: str, logs: str, modules: Optional[Packed] = None
     ) -> None:
         self._kube, self._job, self._logs, self._modules = kube, job, logs, modules
-        self._timeout = getattr(deploy, deploy.training_job).pending_timeout
+        self._timeout = getattr(deploy, kube.kind.section).pending_timeout
         settings = job.settings
         self._name = job_name(kube.kind, name, job.training_dir)
         self._title = f"the {kube.kind.name} {kube.namespace}/{self._name}"
         self._job_path = os.path.join(logs, "training-job.json")
         command = pod.command(self._job_path)
-        manifests = make_manifests(self._name, deploy, deploy.training_job, settings.distribution.resolved(), command)
+        manifests = make_manifests(self._name, deploy, kube.kind.section, settings.distribution.resolved(), command)
         *self._needed, self._manifest = manifests
         self._manifest["metadata"].setdefault("labels", {})[PIPELINE] = name
         self._report = Report.of(settings.built_in)

@@ -11,6 +11,7 @@ from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.base.errors import RETRYABLE
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.pod_patch import MAIN, patched
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
     BY_NAME,
     JOB_SET,
@@ -22,6 +23,7 @@ from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
     Kind,
     Object,
 )
+from tfx_estimator.pipeline.platforms.volumes import volumes_of
 
 _PORT = 2222
 _TYPES = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
@@ -41,6 +43,17 @@ _INDEX = "TFX_ESTIMATOR_INDEX"
 _INDEX_OF = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 # Kubeflow Trainer applies the TrainJob's numNodes to the Job with this label.
 _ANCESTOR = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+# Of every pod: Kubernetes' Pod Security Standard `restricted`, and the user of the image, see Dockerfile.
+# Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/.
+USER = 10001
+_SECURITY_CONTEXT = {
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "runAsUser": USER,
+    "fsGroup": USER,
+    # Otherwise Kubernetes walks through every file of a volume each time that a pod starts.
+    "fsGroupChangePolicy": "OnRootMismatch",
+}
 
 
 def kind_of(deploy: DeploySection, section: str) -> Kind:
@@ -167,7 +180,7 @@ def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates:
             task = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}}, sort_keys=True)
             config = task.replace('"index": 0', f'"index": $({_INDEX})')
             index = {"name": _INDEX, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_OF}}}
-            (container,) = template["spec"]["containers"]
+            container = main_of(template["spec"])
             container["env"] = [*container["env"], index, {"name": "TF_CONFIG", "value": config}]
         spec = {
             "completionMode": "Indexed",
@@ -208,54 +221,48 @@ def _template(
     # Set for OnFailure, too: the code then marks a pod that has only lost another one.
     if getattr(job, "restart_policy", "") != "Never":
         environment[RETRYABLE] = str(RETRYABLE_CODE)
-    volumes: list[Object] = []
-    mounts: list[Object] = []
-
-    def mount(name: str, path: str, read_only: bool, source: Object) -> None:
-        volumes.append({"name": name, **source})
-        mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
-
-    for index, volume in enumerate(deploy.volumes):
-        # A read-only claim keeps Kubernetes from changing the group of the files.
-        claim = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
-        mount(f"volume-{index}", volume.path, volume.read_only, {"persistentVolumeClaim": claim})
-    for index, secret in enumerate(deploy.secrets):
-        mount(f"secret-{index}", secret.path, True, {"secret": {"secretName": secret.name}})
-    accelerator, _ = deploy.pod_accelerator(role, job)
-    if memory := deploy.shared_memory(accelerator):
-        mount("shm", "/dev/shm", False, {"emptyDir": memory})
+    accelerator, _ = job.accelerator(role, deploy.nodes.of("Trainer"))
+    volumes, mounts = volumes_of(deploy, accelerator)
     if config_map:
-        mount("declaration", CONFIG_FOLDER, True, {"configMap": dict(config_map)})
+        volumes.append({"name": "declaration", "configMap": dict(config_map)})
+        mounts.append({"name": "declaration", "mountPath": CONFIG_FOLDER, "readOnly": True})
     port = {"name": "tfjob-port", "containerPort": _PORT} if kind is TF_JOB else {"containerPort": _PORT}
     container = {
-        "name": kind.container,
+        "name": MAIN,
         "image": deploy.image,
         "command": list(command),
         "env": [{"name": each, "value": value} for each, value in sorted({**environment, **deploy.env}.items())],
         "ports": [port],
         "resources": _resources(role, deploy, job) or None,
-        "securityContext": deploy.security_context.of_container() or None,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": mounts or None,
         # Shows the end of the log if the pod had no time to write its error.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     spec = {
         "serviceAccountName": deploy.service_account,
-        "securityContext": deploy.security_context.of_pod() or None,
+        "securityContext": _SECURITY_CONTEXT,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        **deploy.pod_placement(role, job),
         "containers": [_without_none(container)],
         "volumes": volumes or None,
     }
     # A sidecar would outlive the container, and the pod would never end.
     metadata = {"labels": dict(deploy.labels) or None, "annotations": {"sidecar.istio.io/inject": "false"}}
-    return {"metadata": _without_none(metadata), "spec": _without_none(spec)}
+    template = {"metadata": _without_none(metadata), "spec": _without_none(spec)}
+    template = patched(template, deploy.pod_patch, "Trainer", role, job.role(role))
+    main_of(template["spec"])["name"] = kind.container
+    return template
+
+
+def main_of(spec: Object) -> Object:
+    """Returns our own container of a pod's specification; a patch adds others behind it."""
+    return spec["containers"][0]
 
 
 def _resources(role: str, deploy: DeploySection, job: Any) -> Object:
     node, own = deploy.nodes.of("Trainer"), job.replica(role)
     cpu, memory = own.cpu or node.cpu, own.memory_gb or node.memory_gb
-    accelerator, count = deploy.pod_accelerator(role, job)
+    accelerator, count = job.accelerator(role, node)
     amounts = {
         "cpu": f"{round(cpu * 1000)}m" if cpu else None,
         "memory": f"{round(memory * 1000)}M" if memory else None,

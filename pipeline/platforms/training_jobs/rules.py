@@ -1,18 +1,19 @@
-"""Rules for training jobs: as a target, and for `deploy.trainjob.train` and `deploy.tfjob.train`."""
+"""Rules for training jobs: as a target, and for `deploy.trainjob.train`."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import Accelerated, DeploySection, Machine, Node, Nodes, gpus
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, POD_TARGETS, TFJOB
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, POD_TARGETS, TFJOB, TRAINJOB
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 # Keys of the ConfigMap. A wheel's own name may contain `+`, which a key must not.
@@ -27,67 +28,50 @@ def _of_one_name(case: Case) -> Any:
     return files[0] != files[1] and os.path.basename(files[0]) == name and {"value": name}
 
 
-def _of_training(key: str) -> tuple[Rule, ...]:
-    """Returns the rules for a training job that `run` or the step Trainer starts; `key` is its section."""
-    train = (f"deploy.{key}.train",)
-    return (
-        Rule(
-            "deploy.image",
-            lambda case: case.deploy.image is None and not case.target,
-            "the pods need it",
-            "name it: deploy.image",
-            AN_IMAGE,
-            train,
-        ),
-        Rule(
-            "deploy.volumes",
-            lambda case: not case.target and all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
-            "the pods need the work folder, and no volume has it",
-            "name its PersistentVolumeClaim, and mount it at the same path as here: {{claim: NAME, path: /mnt/work}}",
-            "one that is not read_only",
-            train,
-        ),
-        Rule(
-            train[0],
-            lambda case: not case.platform.trains_in_pods,
-            "the Trainer trains in a step of the target {target}",
-            "set it to false",
-            f"false: it is for `run`, and for the target {KUBEFLOW}",
-        ),
-        Rule(
-            "deploy.training_root",
-            lambda case: case.target == KUBEFLOW and not case.deploy.is_mounted(case.deploy.training_root or "", True),
-            "the step Trainer and the pods share the training's folder, which no bucket holds",
-            "name a folder of its own for it, and mount the volume: {{claim: NAME, path: /mnt/work}}",
-            "a folder in one of deploy.volumes",
-            train,
-        ),
-        Rule(
-            f"deploy.{key}.context",
-            lambda case: case.target == KUBEFLOW and getattr(case.deploy, key).context is not None,
-            "the step Trainer uses the cluster that it runs in, and has no kubeconfig",
-            "remove it",
-            "null",
-            train,
-        ),
-    )
+_TRAIN = "deploy.trainjob.train"
+# For a step of Kubeflow Pipelines that trains in a TrainJob.
+_OF_STEP = (
+    Rule(
+        _TRAIN,
+        lambda case: not case.platform.trains_in_pods,
+        "the Trainer trains in a step of the target {target}",
+        "set it to false",
+        f"false: it is for the target {KUBEFLOW}",
+    ),
+    Rule(
+        "deploy.trainjob.kind",
+        lambda case: case.target == KUBEFLOW and case.deploy.trainjob.kind != "TrainJob",
+        "a step of Kubeflow Pipelines starts TrainJobs alone",
+        f"set it to TrainJob, or run the whole pipeline in a JobSet: --target {TRAINJOB}",
+        "TrainJob",
+        (_TRAIN,),
+    ),
+    Rule(
+        "deploy.training_root",
+        lambda case: case.target == KUBEFLOW and not case.deploy.is_mounted(case.deploy.training_root or "", True),
+        "the step Trainer and the pods share the training's folder, which no bucket holds",
+        "name a folder of its own for it, and mount the volume: {{claim: NAME, path: /mnt/work}}",
+        "a folder in one of deploy.volumes",
+        (_TRAIN,),
+    ),
+    Rule(
+        "deploy.trainjob.context",
+        lambda case: case.target == KUBEFLOW and case.deploy.trainjob.context is not None,
+        "the step Trainer uses the cluster that it runs in, and has no kubeconfig",
+        "remove it",
+        "null",
+        (_TRAIN,),
+    ),
+)
 
 
-def _starts(key: str) -> Callable[[Case], bool]:
-    return lambda case: getattr(case.deploy, key).train and case.target not in POD_TARGETS
+def _trains_in_pods(case: Case) -> bool:
+    return case.target in POD_TARGETS or (case.deploy.trainjob.train and case.platform.trains_in_pods)
 
 
 RULES = (
-    Rule(
-        "deploy.tfjob.train",
-        lambda case: case.deploy.tfjob.train and case.deploy.trainjob.train,
-        "deploy.trainjob.train is true as well",
-        "set one of the two to false",
-        "one of them",
-        ("deploy.trainjob.train",),
-    ),
     *given(
-        lambda case: case.target in POD_TARGETS or case.deploy.training_job,
+        _trains_in_pods,
         Rule(
             "trainer.distribution.evaluator",
             # TensorFlow's chief does not know of it: it is not in TF_CONFIG's cluster.
@@ -114,8 +98,15 @@ RULES = (
             "names that differ",
             ("transform.module_file",),
         ),
+        Rule(
+            "deploy.nodes.{name}.retries",
+            lambda case: [{"name": name} for name, node in case.deploy.nodes.sections() if node.retries],
+            "the job has one for all, and no steps",
+            "set it there, or remove it",
+            "deploy.{target}.backoff_limit",
+        ),
     ),
-    *(rule for key in POD_TARGETS for rule in given(_starts(key), *_of_training(key))),
+    *given(lambda case: case.deploy.trainjob.train and case.target not in ("", *POD_TARGETS), *_OF_STEP),
 )
 
 
@@ -127,6 +118,41 @@ def note(case: Case) -> Iterator[str]:
             "deploy.tfjob.active_deadline_seconds is null: the operator restarts killed pods, as after OOMKilled, "
             "without limit; only a follower (submit --follow, or --attach) ends the TFJob after backoff_limit"
         )
+
+
+def step(deploy: DeploySection, name: str) -> Node:
+    """Returns the declared resources of a step."""
+    return deploy.nodes.of(name)
+
+
+def machines(deploy: DeploySection, distribution: Distribution, target: str) -> dict[str, Machine]:
+    """Returns the machine of each role: its pods'."""
+    job, trainer = getattr(deploy, target), deploy.nodes.of("Trainer")
+    return {
+        role: (
+            f"each pod of {role}",
+            f"deploy.{target}.replicas.{job.role(role)}",
+            gpus(*job.accelerator(role, trainer)),
+        )
+        for role in distribution.pods
+    }
+
+
+def idle_steps(deploy: DeploySection, target: str) -> Iterator[tuple[str, str]]:
+    """Yields steps whose resources have no effect, and why."""
+    chief = f"deploy.{target}.replicas.{getattr(deploy, target).role('chief')}"
+    yield from (
+        (name, f"the chief runs every step, with the resources of {chief}")
+        for name in Nodes.steps()
+        if name != "Trainer"
+    )
+
+
+def accelerated(deploy: DeploySection) -> Iterator[Accelerated]:
+    """Yields what may have accelerators."""
+    for key in POD_TARGETS:
+        for name, replica in getattr(deploy, key).replicas.sections():
+            yield f"deploy.{key}.replicas.{name}", replica, replica.accelerator, key
 
 
 def check_size(declaration: Declaration, modules: Optional[Packed], path: str, value: str) -> Iterator[Problem]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from typing import Any, Literal, Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section, number
-from tfx_estimator.pipeline.platforms.kubeflow.section import Toleration
 
 _MONTH = 30 * 24 * 3600
 
@@ -20,12 +19,6 @@ class Replica(Section):
         description="for example nvidia.com/gpu; null is nodes.Trainer's for chief and workers",
     )
     accelerators: Optional[int] = number(None, 1, 64, "how many of them; null is 1")
-    node_selector: Optional[dict[str, str]] = Field(
-        default=None, description="labels that the pods' nodes must have; null is nodes.Trainer's"
-    )
-    tolerations: Optional[tuple[Toleration, ...]] = Field(
-        default=None, description="tolerations of nodes' taints; null is nodes.Trainer's"
-    )
 
 
 class Replicas(Section):
@@ -49,12 +42,8 @@ class TrainReplicas(Replicas):
 
 
 class TrainingJob(Section):
-    """The training job that `compile` writes for the target of this name, or that the Trainer starts."""
+    """The training job that `compile` writes for the target of this name."""
 
-    train: bool = Field(
-        default=False,
-        description="whether `run`, or the step Trainer of the target kubeflow, trains in such a job",
-    )
     namespace: Optional[str] = Field(
         default=None, description="of the job and its pods; null is that of the kubeconfig's context, or of the pod"
     )
@@ -67,7 +56,7 @@ class TrainingJob(Section):
         1800.0,
         None,
         _MONTH,
-        "seconds that `run`, and `submit` while it follows, wait for all pods to start, also after a restart",
+        "seconds that `submit`, while it follows, and a step wait for all pods to start, also after a restart",
         gt=0,
     )
     replicas: Replicas = Field(default=Replicas(), description="resources of the pods, by type")
@@ -80,10 +69,22 @@ class TrainingJob(Section):
         """Returns the resources of a process's pods."""
         return getattr(self.replicas, self.role(process))
 
+    def accelerator(self, process: str, trainer: Any) -> tuple[Optional[str], Optional[int]]:
+        """Returns the accelerator of a process's pods, None for none, and the number per pod, None for one.
+
+        Args:
+            trainer: The resources of `deploy.nodes.Trainer`.
+        """
+        own = self.replica(process)
+        if own.accelerator is None and process in ("chief", "worker"):
+            return trainer.accelerator, trainer.accelerators
+        return own.accelerator, own.accelerators
+
 
 class TrainJob(TrainingJob):
     """A TrainJob of Kubeflow Trainer 2, or the JobSet that one is made of."""
 
+    train: bool = Field(False, "whether the step Trainer of the target kubeflow trains in a TrainJob")
     kind: Literal["TrainJob", "JobSet"] = Field(
         default="TrainJob", description="JobSet where the cluster has JobSets, and no Kubeflow Trainer"
     )
@@ -91,7 +92,7 @@ class TrainJob(TrainingJob):
 
 
 class TfJob(TrainingJob):
-    """A TFJob, of the Kubeflow training operator 1.x; with ExitCode, `run` and `submit` count its restarts."""
+    """A TFJob, of the Kubeflow training operator 1.x; with ExitCode, `submit` counts its restarts."""
 
     # Not `Always`: finished tasks would be restarted, and the TFJob would never end.
     restart_policy: Literal["ExitCode", "OnFailure", "Never"] = Field(
@@ -107,3 +108,9 @@ class TfJob(TrainingJob):
     ttl_seconds_after_finished: Optional[int] = number(
         None, 0, _MONTH, "seconds until an ended TFJob is removed; null leaves it"
     )
+
+
+SECTIONS = {
+    "trainjob": (TrainJob, Field(TrainJob(), "for the target trainjob, and for a step that trains in a TrainJob")),
+    "tfjob": (TfJob, Field(TfJob(), "for the target tfjob")),
+}

@@ -11,7 +11,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import pipeline_spec
-from tfx_estimator.pipeline.platforms.plan import Row
+from tfx_estimator.pipeline.platforms.rows import Row
 from tfx_estimator.pipeline.platforms.vertex.custom_job import launch_from
 from tfx_estimator.pipeline.user_source.pack import Packed
 

@@ -56,3 +56,11 @@ class VertexJob(Section):
         if overrides.get("accelerators") == 0:
             overrides.update(accelerator=None, accelerators=None)
         return self.machine.copy(update=overrides)
+
+
+SECTIONS = {
+    "vertex": (
+        VertexJob,
+        Field(None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"),
+    )
+}

@@ -11,7 +11,7 @@ import yaml
 from tests.folders import write_files
 from tests.pipeline.runners.deployed import (
     COMMON,
-    OF_STEP_IN_TFJOB,
+    OF_STEP_IN_PODS,
     OF_TARGET,
     OF_TFJOB,
     OF_TRAINJOB,
@@ -27,7 +27,6 @@ WHOLE = {
     "": (),
     "tfjob": OF_TFJOB,
     "trainjob": OF_TRAINJOB,
-    "trains": (*OF_TFJOB[:4], "deploy.tfjob.train=true"),
     **{target: (*COMMON, *OF_TARGET[target]) for target in TARGETS},
 }
 VOLUME = "deploy.volumes=[{claim: data, path: /mnt/data}]"
@@ -95,7 +94,7 @@ def test_a_targets_name_in_an_earlier_release_stays_valid():
 
 _LONE = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}"
 _HIDDEN = "would be readable"
-# (target, override of WHOLE, place of the problem, part of it); `trains` is a declaration that trains in a TFJob.
+# (target, override of WHOLE, place of the problem, part of it).
 REFUSED = [
     ("", "deploy.image=tfx:latest", "deploy.image", "not pinned by its digest"),
     ("", "deploy.nodes.Trainer.accelerators=2", "deploy.nodes.Trainer.accelerators", "type of accelerator is missing"),
@@ -109,7 +108,6 @@ REFUSED = [
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),
     ("vertex", "deploy.shared_memory_gb=2", "deploy.shared_memory_gb", "Vertex AI Pipelines has none"),
     ("kubeflow", "deploy.vertex={}", "deploy.vertex", "for the target vertex only"),
-    ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),
     ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "no such accelerator"),
     ("vertex", "beam.options=[--s3_secret_access_key=abc]", "beam.options", _HIDDEN),
@@ -127,42 +125,34 @@ def test_a_wrong_value_is_refused(target, override, place, text):
     assert any(place in problem and text in problem for problem in refused(target, *WHOLE[target], override))
 
 
-_BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
-
-
 @pytest.mark.parametrize(
     ("target", "override", "place", "text"),
     [
-        ("", "deploy.image=null", "deploy.image", "the pods need it"),
-        ("", "deploy.env.API_TOKEN=abc", "deploy.env.API_TOKEN", _HIDDEN),
-        ("", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),
         ("kubeflow", "deploy.volumes=[]", "deploy.training_root: /mnt/work/trainings", "which no bucket holds"),
         ("kubeflow", "deploy.training_root=null", "deploy.training_root", "which no bucket holds"),
         ("kubeflow", "deploy.training_root=gs://a-bucket/x", "deploy.training_root", "which no bucket holds"),
-        ("kubeflow", "deploy.tfjob.context=there", "deploy.tfjob.context", "has no kubeconfig"),
+        ("kubeflow", "deploy.trainjob.context=there", "deploy.trainjob.context", "has no kubeconfig"),
         ("kubeflow", _LONE, "trainer.distribution.evaluator", "does not know of an evaluator"),
         ("kubeflow", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
-        ("vertex", _BUCKET, "deploy.tfjob.train", "a step of the target vertex"),
+        ("kubeflow", "deploy.trainjob.kind=JobSet", "deploy.trainjob.kind: JobSet", "starts TrainJobs alone"),
+        ("vertex", "deploy.volumes=[]", "deploy.trainjob.train", "a step of the target vertex"),
     ],
 )
-def test_a_declaration_that_a_tfjob_cannot_train_is_refused(target, override, place, text):
-    problems = refused(target, *(OF_STEP_IN_TFJOB if target == "kubeflow" else WHOLE["trains"]), override)
+def test_a_declaration_that_a_steps_pods_cannot_train_is_refused(target, override, place, text):
+    problems = refused(target, *OF_STEP_IN_PODS, override)
     assert len([problem for problem in problems if place in problem and text in problem]) == 1
 
 
-def test_a_step_that_trains_in_a_tfjob_has_a_note_of_the_job_it_leaves_running():
+def test_a_step_that_trains_in_pods_has_a_note_of_the_job_it_leaves_running():
     def messages(*overrides: str) -> tuple[list[str], tuple[str, ...]]:
-        loaded = load("digits", (*OF_STEP_IN_TFJOB, "deploy.security_context.fs_group=5", *overrides), "kubeflow")
-        return [note for note in loaded.notes if "leaves its TFJob running" in note], loaded.warnings
+        loaded = load("digits", (*OF_STEP_IN_PODS, *overrides), "kubeflow")
+        return [note for note in loaded.notes if "leaves its TrainJob running" in note], loaded.warnings
 
     (_,), warnings = messages()
     assert not warnings
-    none, warnings = messages("deploy.tfjob.train=false")
+    none, warnings = messages("deploy.trainjob.train=false")
     assert not none
-    assert [each.partition(":")[0].split()[-1] for each in warnings] == [
-        "deploy.security_context.fs_group",
-        "deploy.training_root",
-    ]
+    assert [each.partition(":")[0].split()[-1] for each in warnings] == ["deploy.training_root"]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -236,8 +226,6 @@ def test_modules_that_cannot_be_shipped_are_listed_with_other_problems(tmp_path)
     with pytest.raises(DeclarationError) as caught:
         load(source, own, "vertex")
     assert "helpers" not in str(caught.value)
-    with pytest.raises(DeclarationError, match="has the name of a standard module"):
-        load(source, WHOLE["trains"])
 
 
 def test_packages_that_the_image_needs_are_noted_for_a_target_only(tmp_path):
@@ -262,7 +250,7 @@ def test_a_variable_may_name_a_secrets_file():
     mine = [*WHOLE["kubeflow"], *(f"deploy.env.{name}={value!r}" for name, value in paths.items())]
     load("digits", mine, "kubeflow")
     # Base64 has slashes too.
-    assert len(refused("kubeflow", *mine, "deploy.volumes=[]", "deploy.secrets=[]")) == 2
+    assert len(refused("kubeflow", *mine, "deploy.volumes=[]", "deploy.pod_patch=[]")) == 2
 
 
 _SECRET = "/Ab12+secretsofmine/34"

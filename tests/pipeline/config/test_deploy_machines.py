@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_TFJOB, OF_TARGET, OF_TFJOB, refused
+from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_PODS, OF_TARGET, OF_TFJOB, refused
 from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.kubeflow.section import SecurityContext
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import USER
 
-_GROUP = "deploy.security_context.fs_group=5"
+_GROUP = "deploy.pod_patch={spec: {securityContext: {fsGroup: 5}}}"
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,6 @@ _GROUP = "deploy.security_context.fs_group=5"
         ("vertex", "deploy.vertex={}", "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb"),
         ("kubeflow", "deploy.nodes.Tuner.cpu=4", "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`"),
         ("tfjob", "deploy.nodes.Pusher={cpu: 1}", "deploy.nodes.Pusher.cpu: no effect: the chief runs every"),
-        ("vertex", _GROUP, "security_context.fs_group: no effect: Vertex AI has no pods"),
-        ("kubeflow", _GROUP, "fs_group: no effect: a PipelineSpec has no field for it"),
     ],
 )
 def test_settings_without_effect_have_a_warning(target, override, text):
@@ -69,7 +67,6 @@ def test_too_few_gpus_for_training_are_refused(target, distribution, place, too_
     load("digits", (*whole, place % too_few))
 
 
-_TRAIN = ("deploy.tfjob.train=true",)
 FOUR_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 4}"
 
 
@@ -93,7 +90,7 @@ def test_a_cluster_in_one_container_has_a_note_and_a_gpu_for_each_process_or_non
         apart = load("digits", (*whole, FOUR_WORKERS, "deploy.vertex={}"), target)
         assert not [each for each in apart.notes if "processes" in each]
     else:
-        pods = (*OF_STEP_IN_TFJOB, "trainer.global_batch_size=64", FOUR_WORKERS)
+        pods = (*OF_STEP_IN_PODS, "trainer.global_batch_size=64", FOUR_WORKERS)
         assert not [each for each in load("digits", pods, target).notes if "processes" in each]
 
 
@@ -114,19 +111,18 @@ def test_a_note_asks_for_a_gpu_image_where_steps_have_gpus(target, overrides, ex
     assert len(notes) == expected
 
 
-@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN), ("kubeflow", OF_STEP_IN_TFJOB)])
-def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
+def test_gpus_of_a_tfjob_are_those_of_each_pod():
     servers = "{strategy: parameter_server, workers: 2, devices: {gpu: 2}}"
     cluster = f"trainer.distribution={{train: {servers}, evaluator: true}}"
-    whole = (*OF_TFJOB, "deploy.nodes.Trainer=null", "deploy.tfjob.replicas={}", cluster, *more)
-    problems = refused(target, *whole)
+    whole = (*OF_TFJOB, "deploy.nodes.Trainer=null", "deploy.tfjob.replicas={}", cluster)
+    problems = refused("tfjob", *whole)
     assert len(problems) == 2
     for kind, problem in zip(("chief", "worker"), problems):
         assert f"devices.gpu: 2 each pod of {kind} needs 2 GPUs, and has none" in problem
-    load("digits", (*whole, f"deploy.nodes.Trainer={{{_GPU}, accelerators: 2}}"), target)
+    load("digits", (*whole, f"deploy.nodes.Trainer={{{_GPU}, accelerators: 2}}"), "tfjob")
     own = f"deploy.tfjob.replicas={{chief: {{{_GPU}, accelerators: 2}}, worker: {{{_GPU}, accelerators: 2}}}}"
-    load("digits", (*whole, own), target)
-    (problem,) = refused(target, *whole, own, "trainer.distribution.eval={strategy: mirrored, devices: {gpu: 2}}")
+    load("digits", (*whole, own), "tfjob")
+    (problem,) = refused("tfjob", *whole, own, "trainer.distribution.eval={strategy: mirrored, devices: {gpu: 2}}")
     assert "each pod of evaluator needs 2 GPUs, and has none" in problem
 
 
@@ -154,40 +150,16 @@ def test_a_role_of_a_custom_job_takes_missing_values_from_machine():
 
 
 def test_a_step_takes_missing_values_from_the_default_of_nodes():
-    nodes = (
-        "deploy.nodes.default={node_selector: {pool: cpus}, tolerations: [{key: batch, operator: Exists}]}",
-        "deploy.nodes.Trainer={node_selector: {pool: gpus}}",
-        "deploy.nodes.Pusher={node_selector: {}, tolerations: []}",
-    )
+    nodes = ("deploy.nodes.default={cpu: 2, retries: 1}", "deploy.nodes.Trainer={cpu: 8}", "deploy.nodes.Pusher={}")
     declaration = load("digits", nodes).declaration
     for each in (declaration, type(declaration).from_json(declaration.to_json())):
-        of = each.deploy.nodes.of
-        selectors = [of(step).node_selector for step in ("Transform", "Trainer", "Pusher")]
-        assert selectors == [{"pool": "cpus"}, {"pool": "gpus"}, {}]
-        assert [one.key for one in of("Trainer").tolerations] == ["batch"]
-        assert of("Pusher").tolerations == ()
-        assert each.deploy.pod_placement("worker", each.deploy.tfjob) == {
-            "nodeSelector": {"pool": "gpus"},
-            "tolerations": [{"key": "batch", "operator": "Exists"}],
-        }
-    own = ("deploy.tfjob.replicas.chief={node_selector: {}, tolerations: []}", "deploy.nodes.Pusher={}")
-    deploy = load("digits", (*nodes, *own)).declaration.deploy
-    assert deploy.pod_placement("chief", deploy.tfjob) == {}
+        steps = [each.deploy.nodes.of(step) for step in ("Transform", "Trainer", "Pusher")]
+        assert [(step.cpu, step.retries) for step in steps] == [(2, 1), (8, 1), (2, 1)]
 
 
-@pytest.mark.parametrize(
-    ("override", "text"),
-    [
-        ("deploy.imge=x", "did you mean `image`?"),
-        ("deploy.securityContext={fsGroup: 5}", "did you mean `security_context`?"),
-        ("deploy.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
-        ("deploy.nodes.Trainer.nodeSelector={}", "did you mean `node_selector`?"),
-        ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
-    ],
-)
-def test_kubernetes_names_are_answered_with_the_right_key(override, text):
-    (problem,) = refused("", override)
-    assert text in problem
+def test_a_misspelled_key_is_answered_with_the_right_one():
+    (problem,) = refused("", "deploy.imge=x")
+    assert "did you mean `image`?" in problem
 
 
 def test_a_tfjob_whose_pods_restart_without_limit_has_a_note():
@@ -203,25 +175,11 @@ def test_a_tfjob_whose_pods_restart_without_limit_has_a_note():
     assert note not in notes("deploy.tfjob.active_deadline_seconds=null", target="")
 
 
-def test_the_default_security_context_is_restricted_and_has_the_images_user():
-    context = SecurityContext()
-    asked = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    image = {"runAsUser": 10001, "fsGroup": 10001, "fsGroupChangePolicy": "OnRootMismatch"}
-    assert context.of_pod() == {**asked, **image}
-    assert context.of_container() == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+def test_pods_have_the_images_user():
     made = Path(ROOT, "Dockerfile").read_text()
     # useradd's group has the same number.
-    (uid,) = re.findall(r"useradd --uid (\d+) --create-home", made)
-    assert (context.run_as_user, context.fs_group) == (int(uid), int(uid))
-    assert re.findall(r"(?m)^USER (.*)$", made) == [uid]
+    assert re.findall(r"useradd --uid (\d+) --create-home", made) == [str(USER)]
+    assert re.findall(r"(?m)^USER (.*)$", made) == [str(USER)]
     # Another uid has no name, and group 0.
     assert "chgrp 0 /work && chmod 0775 /work" in made
     assert re.findall(r"(?m)^ENV .*HOME=/work USER=(\S+) ", made) == ["tfx-estimator"]
-
-
-def test_null_ids_are_left_to_the_cluster_and_standard_none_is_empty():
-    context = SecurityContext(run_as_user=None, fs_group=None)
-    assert context.of_pod() == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert context.of_container() == SecurityContext().of_container()
-    nothing = SecurityContext(standard="none", fs_group=5)
-    assert (nothing.of_pod(), nothing.of_container()) == ({}, {})

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipeline.platforms.vertex.vertex_ai import load_job
-from tests.pipeline.runners.deployed import IMAGE, OF_STEP_IN_TFJOB, read_steps, words
+from tests.pipeline.runners.deployed import IMAGE, OF_STEP_IN_PODS, read_steps, words
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import Settings
@@ -70,9 +70,9 @@ def test_the_machines_of_a_custom_job_are_shown():
     ]
 
 
-def test_the_pods_of_a_tfjob_that_a_step_starts_are_shown(tmp_path):
+def test_the_pods_that_a_step_starts_are_shown(tmp_path):
     overrides = (
-        *(*OF_STEP_IN_TFJOB, "deploy.nodes.default={cpu: 2, memory_gb: 8}"),
+        *(*OF_STEP_IN_PODS, "deploy.nodes.default={cpu: 2, memory_gb: 8}"),
         "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, retries: 2}",
         "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}",
         "trainer.global_batch_size=66",
@@ -82,16 +82,15 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_shown(tmp_path):
     text = file.read_text()
     rows = read_plan(text, "kubeflow")
     place = [row.step for row in rows].index("Trainer")
-    assert rows[place : place + 3] == [
+    assert rows[place : place + 2] == [
         Row("Trainer", "2 CPUs, 8 GB", "", IMAGE),
-        Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
-        Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
+        Row("  3 node", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
     ]
     # The step and the pods share the volume; other steps' machines are not in these properties, nor the reverse.
     steps = read_steps(text, "kubeflow")
     found = Settings.of(steps["Trainer"].properties)
     assert found.training_root == "/mnt/work/trainings/digits"
-    assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
+    assert [name for name, step in steps.items() if '"trainjob"' in str(step.properties)] == ["Trainer"]
     other = load("digits", (*overrides, "deploy.nodes.Pusher.cpu=4"), "kubeflow")
     trainer = read_steps(compile_declaration(other, "kubeflow").text, "kubeflow")["Trainer"]
     assert Settings.of(trainer.properties) == found

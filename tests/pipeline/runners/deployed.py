@@ -25,16 +25,18 @@ COMMON = (
     "deploy.labels={team: vision}",
 )
 ACCOUNT = "deploy.service_account=trainer@example-project.iam.gserviceaccount.com"
-_MOUNTS = (
-    "deploy.volumes=[{claim: data, path: /mnt/data}, {claim: more, path: /mnt/more}]",
-    "deploy.secrets=[{name: key, path: /secrets/key}]",
+_VOLUMES = "deploy.volumes=[{claim: data, path: /mnt/data}, {claim: more, path: /mnt/more}]"
+# A Secret, and for the training nodes with accelerators, whose taints it tolerates.
+_SECRET = (
+    "{spec: {volumes: [{name: key, secret: {secretName: key}}], containers: [{name: main, volumeMounts: [{name: key, "
+    "mountPath: /secrets/key, readOnly: true}]}]}}"
 )
-# Places a pod on nodes with accelerators, whose taints it tolerates.
 _PLACED = (
-    "node_selector: {cloud.google.com/gke-nodepool: gpus}, tolerations: [{key: nvidia.com/gpu, operator: Exists, "
-    "effect: NoSchedule}, {key: spot, value: 'true', effect: NoExecute, seconds: 60}]"
+    "{pods: [Trainer], spec: {nodeSelector: {cloud.google.com/gke-nodepool: gpus}, tolerations: [{key: nvidia.com/gpu, "
+    "operator: Exists, effect: NoSchedule}, {key: spot, value: 'true', effect: NoExecute, tolerationSeconds: 60}]}}"
 )
-_ON_GPUS = f"accelerator: nvidia.com/gpu, accelerators: 2, {_PLACED}"
+_NO_TOLERATIONS = "{pods: [ps], spec: {tolerations: null}}"
+_ON_GPUS = "accelerator: nvidia.com/gpu, accelerators: 2"
 OF_TARGET = {
     "vertex": (
         ACCOUNT,
@@ -44,7 +46,8 @@ OF_TARGET = {
     ),
     "kubeflow": (
         "deploy.service_account=trainer",
-        *_MOUNTS,
+        _VOLUMES,
+        f"deploy.pod_patch=[{_SECRET}, {_PLACED}]",
         f"deploy.nodes.Trainer={{cpu: 8, memory_gb: 30, {_ON_GPUS}}}",
     ),
 }
@@ -66,31 +69,29 @@ OF_TFJOB = (
     "deploy.pipeline_root=/mnt/work/runs",
     "deploy.service_account=trainer",
     "deploy.volumes=[{claim: work, path: /mnt/work}, {claim: data, path: /mnt/data, read_only: true}]",
-    _MOUNTS[1],
+    f"deploy.pod_patch=[{{spec: {{nodeSelector: {{pool: train}}}}}}, {_SECRET}, {_PLACED}, {_NO_TOLERATIONS}]",
     "deploy.nodes.default={cpu: 2, memory_gb: 8}",
     f"deploy.nodes.Trainer={{cpu: 8, {_ON_GPUS}}}",
     "deploy.env={EXAMPLE: value}",
     "deploy.labels={team: vision}",
     "deploy.tfjob={namespace: vision, backoff_limit: 5, clean_pod_policy: All, active_deadline_seconds: 7200}",
     "deploy.tfjob.ttl_seconds_after_finished=86400",
-    "deploy.nodes.default.node_selector={pool: train}",
-    "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, tolerations: []}}",
+    "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16}}",
     "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
 )
 # All options of a TrainJob.
 OF_TRAINJOB = (
     *(each for each in OF_TFJOB if not each.startswith("deploy.tfjob")),
     "deploy.trainjob={namespace: vision, backoff_limit: 5, active_deadline_seconds: 7200}",
-    "deploy.trainjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, "
-    "tolerations: []}}",
+    "deploy.trainjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16}}",
 )
-# A step of Kubeflow Pipelines that trains in a TFJob.
-OF_STEP_IN_TFJOB = (
+# A step of Kubeflow Pipelines that trains in a TrainJob.
+OF_STEP_IN_PODS = (
     *COMMON[:2],
     "deploy.service_account=trainer",
     "deploy.volumes=[{claim: work, path: /mnt/work}]",
     "deploy.training_root=/mnt/work/trainings",
-    "deploy.tfjob.train=true",
+    "deploy.trainjob.train=true",
 )
 # A single chief, with which each preset can be trained.
 OF_ONE_POD = OF_TFJOB[:4]

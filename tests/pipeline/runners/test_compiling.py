@@ -260,7 +260,7 @@ def test_each_step_has_its_resources_and_retries(compiled, target):
     gpus = {"cloud.google.com/gke-nodepool": "gpus"}
     tolerations = [
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
-        {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoExecute", "tolerationSeconds": 60},
+        {"key": "spot", "value": "true", "effect": "NoExecute", "tolerationSeconds": 60},
     ]
     kind, accelerator = "NVIDIA_TESLA_T4" if target == VERTEX else "nvidia.com/gpu", trainer["accelerator"]
     assert (accelerator["type"], int(accelerator["count"])) == (kind, 2)

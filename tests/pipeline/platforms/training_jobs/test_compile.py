@@ -67,8 +67,8 @@ def test_each_type_of_pod_has_its_declared_settings(tmp_path, capsys):
         by = f"{tfx_estimator.__version__} on {HERE.name}"
         variables = {"EXAMPLE": "value", "TFX_ESTIMATOR_COMPILED_BY": by, RETRYABLE: "138"}
         assert variables.items() <= {each["name"]: each["value"] for each in container["env"]}.items()
-        # The Trainer's node settings, except those of a type itself.
-        assert spec["nodeSelector"] == {"cloud.google.com/gke-nodepool": "gpus"}
+        # Patches for all pods, for those of the training, and for a type.
+        assert spec["nodeSelector"] == {"pool": "train", "cloud.google.com/gke-nodepool": "gpus"}
         assert [each["key"] for each in spec.get("tolerations", ())] == (
             [] if name == "PS" else ["nvidia.com/gpu", "spot"]
         )
@@ -197,3 +197,13 @@ def test_the_declaration_is_not_overwritten(tmp_path, monkeypatch, cli):
     assert "wrote mine-tfjob.yaml: mine for tfjob" in cli(*compiles).out
     assert "kind: TFJob" in (tmp_path / "mine-tfjob.yaml").read_text()
     assert (tmp_path / "mine.yaml").read_text().startswith(text)
+
+
+def test_a_run_on_this_machine_does_not_train_here_what_is_to_train_in_pods(tmp_path, cli):
+    error = cli("run", "digits", "--workdir", str(tmp_path), *words("deploy.trainjob.train=true"), code=2).err
+    assert "--target trainjob" in error
+    assert not list(tmp_path.glob("*/artifacts"))
+    assert (
+        "did you mean `deploy.trainjob.train`?"
+        in cli("validate", "digits", *words("deploy.tfjob.train=true"), code=2).err
+    )

@@ -54,7 +54,7 @@ LEAVES = f"echo '{json.dumps(_LEFT)}' > $TFX_ESTIMATOR_TERMINATION_LOG"
 
 def launcher(folder: Path, *overrides: str, kube: Optional[Kube] = None) -> Launcher:
     volume = f"deploy.volumes=[{{claim: work, path: '{folder}'}}]"
-    common = (f"deploy.image={IMAGE}", volume, "deploy.tfjob.train=true", WORKERS, "trainer.train_steps=20")
+    common = (f"deploy.image={IMAGE}", volume, WORKERS, "trainer.train_steps=20")
     declaration = load("digits", (*common, *overrides)).declaration
     settings = Settings(declaration=json.loads(declaration.to_json()), stall_timeout=60.0)
     logs = folder / "training" / "logs"

@@ -1,17 +1,11 @@
-"""`tfx-estimator run` whose Trainer trains in a TFJob: real tasks of two workers, through a real API server."""
+"""Whole pipelines in TFJobs: real tasks of two workers, through a real API server."""
 
 from __future__ import annotations
 
 import glob
 import json
-import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +15,6 @@ import yaml
 from tests.folders import write_files
 from tests.pipeline.platforms.training_jobs.cluster import in_pods
 from tests.pipeline.platforms.training_jobs.operator import Operator
-from tests.pipeline.platforms.training_jobs.proxy import Proxy, between
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
@@ -40,7 +33,6 @@ evaluator: {{min_accuracy: 0.8}}
 deploy:
   image: {image}
   volumes: [{{claim: work, path: "{folder}"}}]
-  tfjob: {{train: true}}
 """
 _TRAINER = """\
 trainer:
@@ -133,160 +125,10 @@ def write_project(folder: Path, declaration: str) -> Path:
     return write_files(folder, {**MODULES, "mine.yaml": declaration})
 
 
-class Run:
-    """A run of the command line.
-
-    Args:
-        folder: For the declaration, the modules and the work folder.
-        kubeconfig: Of the API server.
-        declaration: A template with fields for the model, the steps, the image and the work folder.
-        model: A function of the user's module.
-    """
-
-    def __init__(
-        self, folder: Path, kubeconfig: Path, declaration: str = DECLARATION, model: str = "networks_of_mine:small"
-    ) -> None:
-        self.folder, self.work = folder, folder / "work"
-        self.work.mkdir(exist_ok=True)
-        text = declaration.format(model=model, steps=STEPS, image=IMAGE, folder=self.work)
-        home = write_project(folder / "project", text)
-        command = [sys.executable, "-m", "tfx_estimator", "run", "mine.yaml", "--workdir", str(self.work)]
-        command += ["--json", "--no-report", "--no-dry-run"]
-        env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-        with (folder / "stderr").open("wb") as file:
-            self.process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=file, text=True, env=env)
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def summary(self) -> dict:
-        text, _ = self.process.communicate(timeout=600)
-        return json.loads(text)
-
-    @property
-    def stderr(self) -> str:
-        """The output for people."""
-        return (self.folder / "stderr").read_text()
-
-    def step(self) -> int:
-        logs = self.work.glob("digits-tfjob/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
-        return max(steps_of(*logs), default=-1)
-
-    def until(self, done: Callable[[], bool], what: str) -> None:
-        """Waits for a named condition while the run is alive."""
-
-        def is_done() -> bool:
-            if done():
-                return True
-            assert self.process.poll() is None, f"it has ended without {what}: {self.stderr}"
-            return False
-
-        wait_until(is_done, lambda: f"{what}: {self.stderr}", 300, every=0.1)
-
-
 def steps_of(*files: object) -> list[int]:
     """Returns the reported steps, in order of time."""
     heard = [each for path in files for each in ProgressReader(str(path)).read() if each["event"] is Event.STEP]
     return [each["step"] for each in sorted(heard, key=lambda each: each["time"])]
-
-
-def _check(results: dict, run: Run) -> None:
-    assert run.process.returncode == 0, run.stderr
-    training = results["training"]
-    assert (training["first_step"], training["last_step"], training["extra_steps"]) == (0, STEPS, 0)
-    assert training["examples_per_second"] > 0
-    assert results["accuracy"] > 0.8
-    assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    assert "Traceback" not in run.stderr
-
-
-def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_path, monkeypatch):
-    server = fresh_server
-    with (
-        between(server, Proxy, tmp_path, monkeypatch) as proxy,
-        Operator(server, tmp_path / "pods") as operator,
-        Run(tmp_path, tmp_path / "kubeconfig") as run,
-    ):
-        run.until(lambda: run.step() >= 60, "step 60")
-        assert proxy.cut() >= 2
-        operator.kill("worker", 0)
-        run.until(lambda: len(operator.started) > 2, "a third pod")
-        time.sleep(2)
-        server.stop_server()
-        time.sleep(3)
-        server.start_server()
-        results = run.summary()
-    _check(results, run)
-    training = results["training"]
-    assert training["restarts"] == 1
-    (restart,) = results["restarts"]
-    died_at = re.match(r"worker-0 was killed by SIGKILL at step (\d+); ", restart)
-    # From a checkpoint of the first chief, whose last report may be of the same step.
-    first, second = map(steps_of, sorted(run.work.glob("**/model_run/*/logs/chief-0.*.progress.jsonl")))
-    assert second[0] % 50 == 0 < second[0] <= max(first) == int(died_at[1])
-    assert training["lost_steps"] == max(first) - second[0]
-    names = [path.name for path in Path(run.work).glob("**/model_run/*/logs/pods/*.log")]
-    assert len([name for name in names if "chief-0" in name]) == 2
-
-
-def test_a_stopped_run_resumes_and_a_rerun_after_a_kill_adopts_the_job(server, tmp_path):
-    with Operator(server, tmp_path / "pods") as operator:
-        with Run(tmp_path, server.kubeconfig) as run:
-            run.until(lambda: run.step() >= 60, "step 60")
-            run.process.send_signal(signal.SIGTERM)
-            run.process.communicate(timeout=200)
-        assert run.process.returncode == 143
-        assert "is deleted; the last checkpoint is of step" in run.stderr
-        assert not Kube().jobs()["items"]
-        with Run(tmp_path, server.kubeconfig) as run:
-            before = run.step()
-            run.until(lambda: run.step() > before, f"a step after {before}")
-        # Leaving the context killed the run.
-        started = len(operator.started)
-        with Run(tmp_path, server.kubeconfig) as run:
-            results = run.summary()
-    assert run.process.returncode == 0, run.stderr
-    assert len(operator.started) == started
-    assert results["training"]["first_step"] >= 50
-    assert results["training"]["last_step"] == STEPS
-
-
-def test_a_chief_that_is_killed_when_its_workers_are_done(server, tmp_path):
-    with Operator(server, tmp_path / "pods") as operator, Run(tmp_path, server.kubeconfig) as run:
-        logs = f"{run.work}/digits-tfjob/artifacts/Trainer/training/*/logs/"
-        exports = "an exporter, and the end of the worker"
-        run.until(lambda: bool(glob.glob(f"{logs}/exporter-0.*")) and operator.has_ended("worker", 0), exports)
-        operator.kill("chief", 0)
-        began = time.monotonic()
-        results = run.summary()
-    _check(results, run)
-    assert results["training"]["restarts"] == 1
-    # It does not wait for them.
-    assert time.monotonic() - began < 200
-
-
-def test_the_users_error_is_on_the_terminal(server, tmp_path):
-    broken = Run(tmp_path, server.kubeconfig, model="networks_of_mine:broken")
-    with Operator(server, tmp_path / "pods"), broken as run:
-        results = run.summary()
-    assert run.process.returncode in (4, 5)
-    assert "no such layer in my network" in run.stderr
-    assert "networks_of_mine.py" in run.stderr
-    assert "Traceback" not in run.stderr
-    assert results["exit_code"] == run.process.returncode
-
-
-def test_a_run_fn_of_the_users_is_trained_in_the_pods_and_its_model_pushed(server, tmp_path):
-    with Operator(server, tmp_path / "pods") as operator, Run(tmp_path, server.kubeconfig, RUN_FN_DECLARATION) as run:
-        results = run.summary()
-    assert run.process.returncode == 0, run.stderr
-    assert len(operator.started) == 2
-    _check_run_fn(results, run.work)
-    assert "Traceback" not in run.stderr
 
 
 def _check_run_fn(results: dict, work: Path) -> None:
@@ -308,7 +150,7 @@ def compiled(folder: Path, declaration: str, target: str, *overrides: str) -> tu
     """
     (folder / "work").mkdir(exist_ok=True)
     project = write_project(folder / "project", declaration)
-    overrides_of_all = (f"deploy.pipeline_root={folder / 'work'}", f"deploy.{target}.train=false", *overrides)
+    overrides_of_all = (f"deploy.pipeline_root={folder / 'work'}", *overrides)
     command = ["compile", str(project / "mine.yaml"), "--target", target, "--output", str(folder / "out.yaml")]
     assert main([*command, *words(*overrides_of_all)]) == 0
     shutil.rmtree(project)

@@ -25,8 +25,7 @@ from tests.pipeline.platforms.training_jobs.controllers import (
     check,
     expanded,
 )
-from tests.pipeline.platforms.training_jobs.kubelet import Controller
-from tests.pipeline.platforms.training_jobs.operator import TF_JOBS, Operator
+from tests.pipeline.platforms.training_jobs.operator import TF_JOBS
 from tests.pipeline.platforms.training_jobs.test_launcher import LEAVES, launcher, shell, trains
 from tests.pipeline.platforms.training_jobs.test_submitted import hurried, source_of  # noqa: F401
 from tests.pipeline.runners.deployed import OF_TRAINJOB, words
@@ -37,6 +36,7 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.training_jobs import following
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME
+from tfx_estimator.pipeline.platforms.training_jobs.launcher import Launcher
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -58,18 +58,14 @@ def read(server, kind: str) -> list[dict]:
     return server.ask("GET", PLACES[kind])["items"]
 
 
-def launched(folder: Path, kind: str, *more: str, kube: Optional[Kube] = None):
-    overrides = ("deploy.tfjob.train=false", "deploy.trainjob.train=true", f"deploy.trainjob.kind={kind}")
-    return launcher(folder, *(overrides if kind in KINDS else ()), *more, kube=kube or Kube(kind=BY_NAME[kind]))
+def launched(folder: Path, *more: str, kube: Optional[Kube] = None) -> Launcher:
+    return launcher(folder, *more, kube=kube or Kube(kind=BY_NAME["TrainJob"]))
 
 
-def cluster_of(kind: str, server, folder: Path, argv: Callable[[str, int], list[str]], **options: float) -> Controller:
-    """Runs the jobs of a kind; a pod's command is made of its task's type and of how often it was started."""
-    pods = folder / "pods"
-    if kind == "TFJob":
-        return Operator(server, pods, lambda role, index, number: argv(role, number))
+def cluster_of(server, folder: Path, argv: Callable[[str, int], list[str]], **options: float) -> Controllers:
+    """Runs TrainJobs and JobSets; a pod's command is made of its task's type and of how often it was started."""
     of_node = lambda role, index, number, _: argv("worker" if index else "chief", number)  # noqa: E731
-    return Controllers(server, pods, of_node, **options)
+    return Controllers(server, folder / "pods", of_node, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,23 +193,22 @@ def test_a_job_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, cli,
     forget(server)
 
 
-@pytest.mark.parametrize("kind", [TF_JOB, *WAITING])
-def test_a_training_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind):
+def test_a_training_is_restarted_once_ends_and_is_adopted(server, tmp_path):
     def argv(role: str, number: int) -> list[str]:
         if role == "worker":
             return shell("echo I am here; sleep 2; kill -9 $$" if number == 0 else "exit 0")
         # It loses the worker and continues as if from step 0.
         return trains(tmp_path) if number else shell("sleep 3; exit 138")
 
-    with cluster_of(kind, server, tmp_path, argv) as cluster:
-        outcome = launched(tmp_path, kind).run()
+    with cluster_of(server, tmp_path, argv) as cluster:
+        outcome = launched(tmp_path).run()
         assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 20, 0)
         assert outcome.metrics == {"accuracy": 0.75}
         assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
         assert outcome.examples_per_second
         started = len(cluster.started)
         # As after a driver that was killed before publishing.
-        assert launched(tmp_path, kind).run().last_step == 20
+        assert launched(tmp_path).run().last_step == 20
         assert len(cluster.started) == started == 4
     logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
     # A pod's output is not in the log of another one of the same name.
@@ -223,12 +218,11 @@ def test_a_training_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind
     assert any("at step 20" in text for text in logs)
 
 
-@pytest.mark.parametrize("kind", [TF_JOB, "TrainJob"])
-def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path, kind):
+def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path):
     pods = {"chief": shell("exec sleep 60"), "worker": shell(f"{LEAVES}; exit 4")}
-    with cluster_of(kind, server, tmp_path, lambda role, _: pods[role]):
+    with cluster_of(server, tmp_path, lambda role, _: pods[role]):
         with pytest.raises(errors.UserCodeError, match="your loss is no number") as caught:
-            launched(tmp_path, kind).run()
+            launched(tmp_path).run()
         assert caught.value.exit_code == 4
         assert "the log of the pod digits-" in caught.value.todo
 
@@ -237,17 +231,16 @@ def test_possible_causes_of_its_end_are_named(server, tmp_path, monkeypatch):
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     fails = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit and active_deadline_seconds")
     with Controllers(server, tmp_path / "pods", lambda *_: shell("exec sleep 60")), fails:
-        launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=1").run()
+        launched(tmp_path, "deploy.trainjob.active_deadline_seconds=1").run()
 
 
-@pytest.mark.parametrize("kind", WAITING)
-def test_time_in_a_queue_does_not_count_as_start_time(server, tmp_path, kind):
+def test_time_in_a_queue_does_not_count_as_start_time(server, tmp_path):
     pods = {"chief": trains(tmp_path), "worker": shell("true")}
-    with cluster_of(kind, server, tmp_path, lambda role, _: pods[role], queue_seconds=6.0) as cluster:
-        run = launched(tmp_path, kind, "deploy.trainjob.pending_timeout=3")
+    with cluster_of(server, tmp_path, lambda role, _: pods[role], queue_seconds=6.0) as cluster:
+        run = launched(tmp_path, "deploy.trainjob.pending_timeout=3")
         assert run.run().last_step == 20
         assert len(cluster.started) == 2
-        (job,) = read(server, kind)
+        (job,) = read(server, "TrainJob")
         assert job["metadata"]["labels"] == {"tfx-estimator/pipeline": "digits"}
 
 
@@ -264,18 +257,17 @@ def test_a_train_job_whose_runtime_is_not_visible_yet_is_retried(server, tmp_pat
 
     monkeypatch.setattr(Kube, "_ask", asks)
     pods = {"chief": trains(tmp_path), "worker": shell("true")}
-    with cluster_of("TrainJob", server, tmp_path, lambda role, _: pods[role]):
-        assert launched(tmp_path, "TrainJob", kube=kube).run().last_step == 20
+    with cluster_of(server, tmp_path, lambda role, _: pods[role]):
+        assert launched(tmp_path, kube=kube).run().last_step == 20
     assert len(denied) == 2
     body = '{"message": "admission webhook \\"q\\" denied"}'
     refused = kube._error_of(SimpleNamespace(status=403, body=body, reason=""), "POST")
     assert "refuses the TrainJob" in str(refused)
 
 
-@pytest.mark.parametrize("kind", ["TFJob", "TrainJob"])
-def test_a_signal_deletes_it(server, tmp_path, caplog, kind):
+def test_a_signal_deletes_it(server, tmp_path, caplog):
     stops = shell(f"trap 'touch {tmp_path}/asked; exit 143' TERM; while :; do sleep 0.1; done")
-    with cluster_of(kind, server, tmp_path, lambda *_: stops) as cluster:
+    with cluster_of(server, tmp_path, lambda *_: stops) as cluster:
 
         def end() -> None:
             try:
@@ -287,7 +279,7 @@ def test_a_signal_deletes_it(server, tmp_path, caplog, kind):
         with futures.ThreadPoolExecutor(1) as beside:
             ending = beside.submit(end)
             with pytest.raises(errors.StoppedError, match="is deleted; no checkpoint was written yet") as caught:
-                launched(tmp_path, kind).run()
+                launched(tmp_path).run()
             ending.result()
         assert caught.value.exit_code == 143
         assert not [read(server, each) for each in PLACES if read(server, each)]

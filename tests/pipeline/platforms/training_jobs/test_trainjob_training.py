@@ -1,4 +1,4 @@
-"""Whole pipelines and trainings in TrainJobs and JobSets, whose pods have their own addresses and are killed."""
+"""Whole pipelines in TrainJobs and JobSets, whose pods have their own addresses and are killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipeline.platforms.training_jobs.controllers import Controllers
 from tests.pipeline.platforms.training_jobs.networks import Networks
-from tests.pipeline.platforms.training_jobs.test_training import _DATA, Run, compiled, steps_of, summary_of
+from tests.pipeline.platforms.training_jobs.test_training import _DATA, compiled, steps_of, summary_of
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
@@ -108,23 +108,3 @@ def test_a_users_error_ends_it_and_is_not_retried(server, tmp_path):
         assert cluster.started.count("digits-tfjob-node-0-0") == 1
     texts = [path.read_text() for path in (tmp_path / "pods").glob("*.log")]
     assert any("no such layer in my network" in text for text in texts)
-
-
-def test_run_trains_in_a_train_job_and_resumes_after_a_killed_worker(server, tmp_path):
-    text = _declared(tmp_path, "TrainJob", TWO_WORKERS).replace("{kind: TrainJob}", "{train: true}")
-    braces = text.replace("{", "{{").replace("}", "}}")
-    with (
-        Networks(tmp_path) as networks,
-        Controllers(server, tmp_path / "pods", networks=networks) as cluster,
-        Run(tmp_path, server.kubeconfig, braces) as run,
-    ):
-        run.until(lambda: max(_steps(tmp_path), default=0) >= 60, "step 60")
-        cluster.kill("node", 1)
-        results = run.summary()
-        assert len(cluster.started) == 4
-    assert run.process.returncode == 0, run.stderr
-    assert (results["training"]["first_step"], results["training"]["last_step"]) == (0, STEPS)
-    assert results["training"]["restarts"] == 1
-    assert "worker-0 was killed by SIGKILL" in results["restarts"][0]
-    assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    assert "Traceback" not in run.stderr

@@ -12,6 +12,7 @@ from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA, Plan, make_plan
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import variables
 from tfx_estimator.pipeline.platforms.vertex.replica import tf_config
+from tfx_estimator.pipeline.platforms.vertex.rules import step
 
 CLUSTER = "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}"
 MACHINES = (
@@ -87,8 +88,8 @@ def test_the_request_names_the_scheduling_strategy(option):
 
 def test_the_waiting_step_does_not_get_the_default_machine():
     common = ("deploy.nodes.Trainer=null", "deploy.nodes.default={cpu: 16, accelerator: NVIDIA_TESLA_T4, retries: 3}")
-    trains, waits = (load_job(*common, *more).deploy.step("Trainer") for more in ((), ("deploy.vertex={}",)))
+    trains, waits = (step(load_job(*common, *more).deploy, "Trainer") for more in ((), ("deploy.vertex={}",)))
     assert (trains.cpu, trains.accelerator, trains.retries) == (16, "NVIDIA_TESLA_T4", 3)
     assert (waits.cpu, waits.accelerator, waits.retries) == (None, None, 3)
-    assert load_job(*common, "deploy.vertex={}").deploy.step("Transform").cpu == 16
-    assert load_job(*common, "deploy.vertex={}", "deploy.nodes.Trainer={cpu: 1}").deploy.step("Trainer").cpu == 1
+    assert step(load_job(*common, "deploy.vertex={}").deploy, "Transform").cpu == 16
+    assert step(load_job(*common, "deploy.vertex={}", "deploy.nodes.Trainer={cpu: 1}").deploy, "Trainer").cpu == 1
