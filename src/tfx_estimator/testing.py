@@ -23,23 +23,19 @@ With TFX:
 In pytest, a plug-in brings `tf.estimator` back, and all files are in pytest's own folder.
 """
 
-from __future__ import annotations
-
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
-
-_PLACES = {
-    **dict.fromkeys(("artifact", "examples"), "artifacts"),
-    **dict.fromkeys(("Ran", "fn_args", "run_component"), "components"),
-    **dict.fromkeys(("Called", "call_model_fn"), "model_fns"),
-    "export_and_serve": "serving",
-    "overfits": "overfitting",
-    "preprocess": "preprocessing",
-    "same_under": "equivalence",
+_NAMES = {
+    "artifacts": ("artifact", "examples"),
+    "components": ("Ran", "fn_args", "run_component"),
+    "equivalence": ("same_under",),
+    "model_fns": ("Batch", "Called", "call_model_fn"),
+    "overfitting": ("overfits",),
+    "preprocessing": ("preprocess",),
+    "serving": ("export_and_serve",),
 }
+_PLACES = {name: place for place, names in _NAMES.items() for name in names}
 __all__ = sorted(_PLACES)
 
 
