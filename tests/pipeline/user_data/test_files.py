@@ -109,7 +109,9 @@ def _sequences(folder: Path) -> None:
     import tensorflow as tf
 
     listed = tf.train.FeatureLists(feature_list={"x": tf.train.FeatureList(feature=[tf.train.Feature()])})
-    sequence = tf.train.SequenceExample(context=to_example({"x": 1}).features, feature_lists=listed)
+    sequence = tf.train.SequenceExample(
+        context=tf.train.Example.FromString(to_example({"x": 1})).features, feature_lists=listed
+    )
     write_raw(folder / "t.tfrecord", [sequence.SerializeToString()] * 4)
 
 
@@ -159,7 +161,7 @@ REFUSED = {
         "{0}/t.tfrecord.gz ends within its record",
     ),
     "TFRecord: cut within a length": (
-        lambda at: _cut(write_raw(at / "t.tfrecord", [to_example({"x": 1}).SerializeToString()] * 2), -38),
+        lambda at: _cut(write_raw(at / "t.tfrecord", [to_example({"x": 1})] * 2), -38),
         "{0}/t.tfrecord ends within its record",
     ),
     "TFRecord: gzipped, but for its name": (
@@ -173,7 +175,7 @@ REFUSED = {
     "TFRecord: a CSV file of this name": ("x,y\n" + "1,2\n" * 9, "{0}/t.tfrecord is no TFRecord file"),
     "TFRecord: a changed length": (
         lambda at: (at / "t.tfrecord").write_bytes(
-            write_raw(at / "t.tfrecord", [to_example({"x": 1}).SerializeToString()]).read_bytes() + bytes(40)
+            write_raw(at / "t.tfrecord", [to_example({"x": 1})]).read_bytes() + bytes(40)
         ),
         "{0}/t.tfrecord is damaged after 1 records",
     ),
@@ -254,7 +256,7 @@ def test_every_feature_of_a_tf_example_is_read_as_tensorflow_reads_it(tmp_path):
         floats = [chance.choice([0.0, -0.5, 1e38, 1e-40, 3.14159274, 16777216.0]) for _ in range(count)]
         words = [chance.choice(["", "a", "x" * 123, "y" * 124, "z" * 300, "é"]) for _ in range(count)]
         rows.append({"n": numbers, "f": floats, "w": words})
-    raw = [to_example(row).SerializeToString() for row in rows]
+    raw = [to_example(row) for row in rows]
     # The words of a list of packed values, and of one that is not.
     raw.append(bytes.fromhex("0a0b0a090a016e12041a020805"))
     rows.append({"n": [5], "f": [], "w": []})
