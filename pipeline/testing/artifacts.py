@@ -109,15 +109,14 @@ def _made_up(schema: schema_pb2.Schema, count: int) -> list[dict[str, Any]]:
     random = np.random.default_rng(1)
     words = {each.name: list(each.value) for each in schema.string_domain}
 
-    def value(feature: Any) -> Any:
+    def values(feature: Any) -> list[Any]:
+        size = int(np.prod([dim.size for dim in feature.shape.dim], dtype=int))
         if feature.type == schema_pb2.BYTES:
-            return str(random.choice(list(feature.string_domain.value) or words.get(feature.domain) or [*"abcdefghij"]))
-        is_int = feature.type == schema_pb2.INT
-        domain = feature.int_domain if is_int else feature.float_domain
-        drawn = random.uniform(*((domain.min, domain.max) if domain.max > domain.min else (0, 9)))
-        return round(drawn) if is_int else drawn
+            known = list(feature.string_domain.value) or words.get(feature.domain) or [*"abcdefghij"]
+            return random.choice(known, size).tolist()
+        domain = feature.int_domain if feature.type == schema_pb2.INT else feature.float_domain
+        low, high = (domain.min, domain.max) if domain.max > domain.min else (0, 9)
+        drawn = random.uniform(low, high, size)
+        return (np.rint(drawn).astype(int) if feature.type == schema_pb2.INT else drawn).tolist()
 
-    sizes = {each.name: int(np.prod([dim.size for dim in each.shape.dim], dtype=int)) for each in schema.feature}
-    return [
-        {each.name: [value(each) for _ in range(sizes[each.name])] for each in schema.feature} for _ in range(count)
-    ]
+    return [{each.name: values(each) for each in schema.feature} for _ in range(count)]

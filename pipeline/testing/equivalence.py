@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -12,12 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge import fresh
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.strategies import ONE_DEVICE
 from tfx_estimator.pipeline.testing import new_folder
 from tfx_estimator.pipeline.testing.model_fns import Batch, estimator_of, make_batch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+# The fresh process reads the model_fn before it calls `train`.
+bring_back_estimator()
 
 
 def same_under(
@@ -48,16 +50,9 @@ def same_under(
         AssertionError: A difference is larger.
     """
     __tracebackhide__ = True
-    name = getattr(model_fn, "__qualname__", "<locals>")
-    assert "<locals>" not in name, "the model_fn must be a function of a module, which a fresh process imports"
-    request = (
-        (model_fn.__module__, name),
-        params,
-        make_batch(**batch),
-        [ONE_DEVICE, *strategies],
-        steps,
-        new_folder("same_under"),
-    )
+    is_found = "<locals>" not in getattr(model_fn, "__qualname__", "<locals>")
+    assert is_found, "the model_fn must be a function of a module, which a fresh process imports"
+    request = model_fn, params, make_batch(**batch), [ONE_DEVICE, *strategies], steps, new_folder("same_under")
     command = fresh.python(fresh.program(__name__, train.__name__))
     one, *others = fresh.ask(command, request, is_keras_3=False).values()
     largest = {}
@@ -72,13 +67,10 @@ def same_under(
 
 def train(request: Any) -> dict[str, dict[str, np.ndarray]]:
     """Returns the variables after a training under each strategy; runs in a fresh process, which has more devices."""
-    from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
     from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
     from tfx_estimator.pipeline.config.distribution import Distribution
 
-    bring_back_estimator()
-    (module, name), params, given, strategies, steps, folder = request
-    model_fn = operator.attrgetter(name)(importlib.import_module(module))
+    model_fn, params, given, strategies, steps, folder = request
     sections = {each: Distribution.parse_obj({"train": each}).train for each in strategies}
     configure_devices(*sections.values())
 

@@ -56,7 +56,7 @@ def overfits(
     __tracebackhide__ = True
     made, labels = make_batch(**batch)
     if hasattr(target, "fit"):
-        given = batch["features"] if "features" in batch else next(iter(made.values()))
+        given = next(iter(made.values())) if batch.get("features") is None else made
         # A list would become one array.
         losses, predictions = _fit(target, tuple(given) if isinstance(given, list) else given, labels, steps)
     elif callable(target) and not {"features", "labels"} <= set(inspect.signature(target).parameters):

@@ -10,6 +10,7 @@ Of Estimators, with TensorFlow alone:
     call_model_fn       Calls a model_fn and runs what it returns: the loss, predictions, metrics.
     overfits            Trains on one batch until its loss has fallen; of networks, with TFX.
     same_under          Trains under replicas as on one device.
+    Batch               The examples of these three: made up, or yours.
     export_and_serve    Calls the signatures of an exported model.
 
 With TFX:
