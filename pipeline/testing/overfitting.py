@@ -92,7 +92,7 @@ def _train(estimator: Any, features: Any, labels: Any, steps: int) -> tuple[list
         given = tf.nest.map_structure(np.asarray, (features, labels), expand_composites=True)
         return tf.data.Dataset.from_tensors(given).repeat()
 
-    class Losses(_V1.train.SessionRunHook):
+    class Losses(tf.compat.v1.train.SessionRunHook):
         def before_run(self, run_context: Any) -> Any:
             # An Estimator puts the loss last.
             return _V1.train.SessionRunArgs(_V1.get_collection(_V1.GraphKeys.LOSSES)[-1])

@@ -79,7 +79,7 @@ def _values(cell: Optional[Cell], dtype: tf.DType) -> list[Any]:
 
 def write_inputs(
     folder: str,
-    rows: list[dict[str, list[Any]]],
+    rows: list[dict[str, Any]],
     schema: Any,
     preprocessing_fn: Callable[..., Any],
     config: Mapping[str, Any],
@@ -89,7 +89,7 @@ def write_inputs(
     """Writes the artifacts; of a table the transformed examples, as the Trainer's, and the raw ones for evaluation.
 
     Args:
-        rows: The values of each feature by name.
+        rows: Lists of the values of each feature, by name.
         config: The custom_config.
         tf1: The preprocessing_fn is written for TensorFlow 1.
     """
