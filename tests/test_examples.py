@@ -13,6 +13,8 @@ from tests.examples import EXAMPLES, commands, copy_example
 from tests.folders import write_files
 from tfx_estimator.__main__ import main
 
+pytestmark = pytest.mark.unit
+
 # `# or: KEY: VALUE` next to the line of that key; it may replace another key.
 ALTERNATIVE = re.compile(
     r"^(?P<indent> +)# or(?:, in place of (?P<other>\w+))?: (?P<entry>(?P<key>\w+): .+)$", re.MULTILINE

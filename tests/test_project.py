@@ -15,6 +15,8 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.data import features
 from tfx_estimator.pipeline.base.stack.stacks import STACKS
 
+pytestmark = pytest.mark.unit
+
 PACKAGES = ("pipeline", "components", "model_fn", "data")
 LINES = 400
 IMPORT_ALL = """

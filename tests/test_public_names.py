@@ -10,6 +10,8 @@ import tfx_estimator
 from tests.root import run_python
 from tfx_estimator.pipeline.base import errors
 
+pytestmark = pytest.mark.unit
+
 
 def test_the_public_names_exist() -> None:
     assert tfx_estimator.__all__ == sorted(tfx_estimator.__all__)

@@ -7,11 +7,14 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.root import ROOT
 from tfx_estimator.__main__ import make_parser
 from tfx_estimator.pipeline.config import load
+
+pytestmark = pytest.mark.unit
 
 OWN = """
 name: mine

@@ -10,6 +10,8 @@ from tests.root import ROOT
 from tfx_estimator import __version__
 from tfx_estimator.pipeline.base.stack.stacks import STACKS
 
+pytestmark = pytest.mark.unit
+
 _UNWANTED = re.compile(r"jupyter.*|notebook.*|ipy.*|nb.*|keyrings?(-.*)?|traitlets|jedi|pytest.*|ruff|mypy")
 
 

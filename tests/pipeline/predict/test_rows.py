@@ -23,6 +23,8 @@ from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.predict.features import Feature, parsed_features
 from tfx_estimator.pipeline.python.rows import to_rows
 
+pytestmark = pytest.mark.unit
+
 FLOAT, STRING, INT = 1, 7, 9
 # The fields of the examples below, as a CSV file has them, and as tf.Examples.
 TABLE = "id,age,city,visits,label\n7,30.5,Oslo,4,yes\n8,-2,,,no\n9,1e1,Rome,3.0,no\n"

@@ -29,6 +29,8 @@ from tfx_estimator.pipeline.predict.found_model import FoundModel
 from tfx_estimator.pipeline.serve.app import make_app
 from tfx_estimator.pipeline.serve.versions import Versions
 
+pytestmark = pytest.mark.unit
+
 DEEP = functools.reduce(lambda inner, _: [inner], range(300), 1)
 
 
