@@ -26,7 +26,7 @@ def outputs(folder: Path, execution: object = "", **kinds: str) -> dict[str, lis
 
 def example(**features: Any) -> bytes:
     """Returns a serialized tf.Example; features are bytes, ints or floats, or lists of them."""
-    from tfx_estimator.pipeline.testing.rows import serialize
+    from tfx_estimator.pipeline.testing.serving import serialize
 
     return serialize([features])[0]
 

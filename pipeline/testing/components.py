@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
+from unittest import mock
 
 from tfx.components.trainer.executor import GenericExecutor
 from tfx.dsl.components.common.importer import Importer
 from tfx.orchestration import metadata
+from tfx.orchestration.data_types_utils import build_value_dict
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.orchestration.pipeline import Pipeline
-from tfx.orchestration.portable.mlmd.execution_lib import get_output_artifacts
+from tfx.orchestration.portable.mlmd.execution_lib import get_output_artifacts, remove_internal_keys
 from tfx.types import Artifact
-from tfx.types import standard_component_specs as specs
 from tfx.types.value_artifact import ValueArtifact
 
+from tfx_estimator.pipeline.report.artifacts import properties_of
+from tfx_estimator.pipeline.testing import new_folder
 from tfx_estimator.pipeline.testing.artifacts import artifact
-from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
-
-_NAME = "test"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,25 +59,19 @@ def run_component(component: Callable[..., Any], **arguments: Any) -> Ran:
     root = new_folder("component")
     importers = {name: _importer(name, each) for name, each in arguments.items() if isinstance(each, Artifact)}
     made = component(**{**arguments, **{name: each.outputs["result"] for name, each in importers.items()}})
-    database = metadata.sqlite_metadata_connection_config(os.path.join(root, "metadata.sqlite"))
-    artifacts, nodes = os.path.join(root, "artifacts"), [*importers.values(), made]
-    with temporary_in(root):
-        LocalDagRunner().run(Pipeline(_NAME, artifacts, metadata_connection_config=database, components=nodes))
+    database = metadata.sqlite_metadata_connection_config(f"{root}/metadata.sqlite")
+    nodes = [*importers.values(), made]
+    with mock.patch("tempfile.tempdir", new_folder("temporary")):
+        LocalDagRunner().run(Pipeline("test", root, metadata_connection_config=database, components=nodes))
     with metadata.Metadata(database) as handle:
-        context = handle.store.get_context_by_type_and_name("node", f"{_NAME}.{made.id}")
-        (execution,) = handle.store.get_executions_by_context(context.id)
-        properties = _plain(execution.custom_properties)
-        properties = {name: value for name, value in properties.items() if not name.startswith("__")}
-        return Ran(get_output_artifacts(handle, execution.id), properties)
-
-
-def _plain(properties: Any) -> dict[str, Any]:
-    return {name: getattr(value, value.WhichOneof("value")) for name, value in properties.items()}
+        execution = max(handle.store.get_executions(), key=lambda each: each.id)
+        return Ran(get_output_artifacts(handle, execution.id), remove_internal_keys(properties_of(execution)))
 
 
 def _importer(name: str, given: Artifact) -> Importer:
-    own, custom = (_plain(each) for each in (given.mlmd_artifact.properties, given.mlmd_artifact.custom_properties))
-    return Importer(given.uri, type(given), properties=own, custom_properties=custom).with_id(f"of_{name}")
+    own, custom = given.mlmd_artifact.properties, given.mlmd_artifact.custom_properties
+    properties = {"properties": build_value_dict(own), "custom_properties": build_value_dict(custom)}
+    return Importer(given.uri, type(given), **properties).with_id(f"of_{name}")
 
 
 def fn_args(
@@ -96,31 +89,20 @@ def fn_args(
 
     Args:
         examples: An Examples artifact with the splits `train` and `eval`.
-        schema: A Schema artifact.
-        transform_graph: A TransformGraph artifact.
-        train_steps: Number of training steps.
-        eval_steps: Number of evaluation batches.
+        schema, transform_graph, base_model: Artifacts of these types.
         custom_config: As for the Trainer.
         hyperparameters: As a Tuner passes them.
-        base_model: A Model artifact.
 
     Returns:
         The FnArgs; their folders are those of the test.
     """
-    inputs = {
-        specs.EXAMPLES_KEY: examples,
-        specs.SCHEMA_KEY: schema,
-        specs.TRANSFORM_GRAPH_KEY: transform_graph,
-        specs.BASE_MODEL_KEY: base_model,
-    }
-    properties = {
-        specs.TRAIN_ARGS_KEY: json.dumps({"num_steps": train_steps}),
-        specs.EVAL_ARGS_KEY: json.dumps({"num_steps": eval_steps}),
-        specs.CUSTOM_CONFIG_KEY: json.dumps(dict(custom_config or {})),
-    }
-    outputs = {specs.MODEL_KEY: [artifact("Model")], specs.MODEL_RUN_KEY: [artifact("ModelRun")]}
-    given = {name: [each] for name, each in inputs.items() if each is not None}
-    made = GenericExecutor()._GetFnArgs(given, outputs, properties)
-    made.working_dir = new_folder("working")
-    made.hyperparameters = dict(hyperparameters) if hyperparameters is not None else None
+    inputs = {"examples": examples, "schema": schema, "transform_graph": transform_graph, "base_model": base_model}
+    steps = {"train_args": {"num_steps": train_steps}, "eval_args": {"num_steps": eval_steps}}
+    properties = {name: json.dumps(each) for name, each in {**steps, "custom_config": custom_config or {}}.items()}
+    made = GenericExecutor()._GetFnArgs(
+        {name: [each] for name, each in inputs.items() if each is not None},
+        {"model": [artifact("Model")], "model_run": [artifact("ModelRun")]},
+        properties,
+    )
+    made.working_dir, made.hyperparameters = new_folder("working"), hyperparameters
     return made

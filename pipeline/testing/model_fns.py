@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Optional, TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -12,12 +12,48 @@ import tensorflow as tf
 from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
 from tfx_estimator.model_fn.bridge.kept.reach import ancestors
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.testing.arrays import given_or_made_up
-from tfx_estimator.pipeline.testing.folders import new_folder
+from tfx_estimator.pipeline.testing import new_folder
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _V1 = tf.compat.v1
 # How averages of a normalisation are updated.
 _AVERAGING = ("AssignSubVariableOp", "AssignSub")
+_NOISE = 0.1
+
+
+class Batch(TypedDict, total=False):
+    """Examples for a model; by default made up, so that it learns them within a few steps: classes in turn.
+
+    Args:
+        features: Arrays [batch, …] by name, or one array; by default float32 [examples, *shape] from 0 to 1, named
+            `image` if a shape has three dimensions, else `x`: a random pattern for each class, with noise.
+        labels: An array [batch, …], or arrays by name; by default int64 [examples].
+        shape: Shape of a made-up example, by default (28, 28, 1).
+        classes: Number of made-up classes, by default 10.
+        examples: Number of made-up examples, by default 32.
+    """
+
+    features: Any
+    labels: Any
+    shape: Sequence[int]
+    classes: int
+    examples: int
+
+
+def make_batch(
+    features: Any = None, labels: Any = None, shape: Sequence[int] = (28, 28, 1), classes: int = 10, examples: int = 32
+) -> tuple[Any, Any]:
+    """Returns the features and labels of a `Batch`."""
+    if features is not None:
+        return features, labels
+    random = np.random.default_rng(1)
+    patterns = random.integers(0, 2, (classes, *shape))
+    own = np.arange(examples, dtype=np.int64) % classes
+    noise = random.normal(0, _NOISE, (examples, *shape))
+    values = np.clip(patterns[own] * (1 - 2 * _NOISE) + _NOISE + noise, 0, 1).astype(np.float32)
+    return {"image" if len(shape) == 3 else "x": values}, own if labels is None else labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,29 +78,16 @@ class Called:
 
 
 def call_model_fn(
-    model_fn: Any,
-    mode: str = ModeKeys.TRAIN,
-    params: Optional[Mapping[str, Any]] = None,
-    *,
-    features: Any = None,
-    labels: Any = None,
-    shape: Sequence[int] = (28, 28, 1),
-    classes: int = 10,
-    examples: int = 8,
-    config: Any = None,
+    model_fn: Any, mode: str = ModeKeys.TRAIN, params: Any = None, *, config: Any = None, **batch: Unpack[Batch]
 ) -> Called:
     """Calls a model_fn as an Estimator does, and runs what it returns on one batch.
 
     Args:
         model_fn: The function, or an Estimator.
         mode: One of tf.estimator.ModeKeys, `train`, `eval` or `infer`; `predict` is the last one.
-        params: The model_fn's own.
-        features: Arrays [batch, …] by name, or one array; by default made-up ones of this shape.
-        labels: An array [batch, …], or arrays by name; by default made-up classes, int64 [batch].
-        shape: Shape of a made-up example, without the batch: named `image` if it has three dimensions, else `x`.
-        classes: Number of the made-up classes.
-        examples: Size of the made-up batch.
+        params: A dict, if the model_fn takes it.
         config: A tf.estimator.RunConfig.
+        batch: A `Batch`: features, labels, shape, classes, examples.
 
     Returns:
         The EstimatorSpec with its values.
@@ -75,50 +98,44 @@ def call_model_fn(
     """
     __tracebackhide__ = True
     estimator = estimator_of(model_fn, params, config)
-    mode = {"predict": ModeKeys.PREDICT}.get(mode, mode)
-    features, labels = given_or_made_up(features, labels, shape, classes, examples)
+    mode = ModeKeys.PREDICT if mode == "predict" else mode
+    features, labels = make_batch(**batch)
     with tf.Graph().as_default() as graph:
         _V1.set_random_seed(1)
         step = _V1.train.get_or_create_global_step()
-        tensors = [_constants(each) for each in (features, labels) if each is not None]
-        given = (tensors[0], None if mode == ModeKeys.PREDICT or labels is None else tensors[1])
-        spec = estimator._call_model_fn(*given, mode, estimator.config)
+        labels = None if mode == ModeKeys.PREDICT or labels is None else _constants(labels)
+        spec = estimator._call_model_fn(_constants(features), labels, mode, estimator.config)
         metrics = spec.eval_metric_ops or {}
-        hooks = (*spec.training_hooks, *spec.training_chief_hooks) if mode == ModeKeys.TRAIN else ()
-        creator = _V1.train.ChiefSessionCreator(spec.scaffold)
-        fetched = [spec.loss, spec.predictions, spec.train_op, {name: update for name, (_, update) in metrics.items()}]
+        fetched = [spec.loss, spec.predictions, spec.train_op, [update for _, update in metrics.values()]]
         variables = {each.op.name: each for each in _V1.global_variables()}
+        creator = _V1.train.ChiefSessionCreator(spec.scaffold)
+        hooks = (*spec.training_hooks, *spec.training_chief_hooks) if mode == ModeKeys.TRAIN else ()
         with _V1.train.MonitoredSession(creator, hooks) as session:
             before = session.run(step)
             loss, predictions, *_ = session.run([() if each is None else each for each in fetched])
-            after, values, results = session.run(
-                [step, variables, {name: value for name, (value, _) in metrics.items()}]
-            )
-    if spec.loss is not None:
-        assert np.isfinite(loss).all(), f"the loss is {loss} in mode {mode}, expected a finite number"
+            after = session.run([step, {name: value for name, (value, _) in metrics.items()}, variables])
+    assert np.isfinite(loss).all(), f"the loss is {loss} in mode {mode}, expected a finite number"
     if mode == ModeKeys.TRAIN:
-        grown = after - before
+        grown = after[0] - before
         assert grown == 1, (
             f"the global step grew by {grown}, expected 1: pass tf.compat.v1.train.get_global_step() once"
         )
-        _check_averages(graph, spec.train_op)
-    return Called(
-        spec,
-        None if spec.loss is None else float(np.mean(loss)),
-        int(after),
-        None if spec.predictions is None else predictions,
-        results,
-        values,
-    )
+        reached = ancestors([spec.train_op])
+        left_out = [op for op in graph.get_operations() if op.type in _AVERAGING and op not in reached]
+        assert not left_out, (
+            f"the training step does not update {', '.join(sorted({op.inputs[0].op.name for op in left_out}))}: run "
+            "the train_op with tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))"
+            "; of a Keras layer with its get_updates_for(None) and get_updates_for(inputs)"
+        )
+    loss = None if spec.loss is None else float(np.mean(loss))
+    return Called(spec, loss, int(after[0]), None if spec.predictions is None else predictions, *after[1:])
 
 
 def _constants(values: Any) -> Any:
     return tf.nest.map_structure(tf.constant, values, expand_composites=True)
 
 
-def estimator_of(
-    model_fn: Any, params: Optional[Mapping[str, Any]] = None, config: Any = None, weights: Optional[str] = None
-) -> Any:
+def estimator_of(model_fn: Any, params: Any = None, config: Any = None, weights: Optional[str] = None) -> Any:
     """Returns an Estimator of a model_fn, by default in a folder of the test; one that is given is returned itself."""
     bring_back_estimator()
     if isinstance(model_fn, (tf.estimator.Estimator, _V1.estimator.Estimator)):
@@ -127,16 +144,3 @@ def estimator_of(
     named = {} if params is None else {"params": dict(params)}
     folder = config.model_dir or new_folder("model")
     return tf.estimator.Estimator(model_fn, folder, config, warm_start_from=weights, **named)
-
-
-def _check_averages(graph: tf.Graph, train_op: tf.Operation) -> None:
-    """Raises an AssertionError if the train_op leaves out updates of averages."""
-    __tracebackhide__ = True
-    reached = ancestors([train_op])
-    left_out = [op for op in graph.get_operations() if op.type in _AVERAGING and op not in reached]
-    names = sorted({op.inputs[0].op.name for op in left_out})
-    assert not names, (
-        f"the training step does not update {', '.join(names)}: run the train_op with "
-        "tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)); of a Keras layer "
-        "with its get_updates_for(None) and get_updates_for(inputs)"
-    )

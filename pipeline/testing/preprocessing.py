@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
-import tensorflow_transform.beam as tft_beam
-from apache_beam import Create, Pipeline
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform.tf_metadata.dataset_metadata import DatasetMetadata
-from tfx_bsl.public.tfxio import TFExampleBeamRecord
 
+from tfx_estimator.components.trainer.dry_run.inputs import write_inputs
 from tfx_estimator.components.transform.executor import checked
-from tfx_estimator.pipeline.config.beam import IN_PROCESS
-from tfx_estimator.pipeline.testing.folders import new_folder, temporary_in
-from tfx_estimator.pipeline.testing.rows import Row, schema_of, serialize
+from tfx_estimator.pipeline.testing import new_folder
+from tfx_estimator.pipeline.testing.artifacts import schema_of
+from tfx_estimator.pipeline.testing.serving import Row, serialize, values_of
 
-_OPTIONS = [f"--runner={IN_PROCESS}"]
+_close = functools.partial(np.allclose, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def preprocess(
@@ -51,11 +47,9 @@ def preprocess(
         UserCodeError: The function returns no dict of tensors.
     """
     __tracebackhide__ = True
-    is_function = callable(preprocessing_fn)
-    folder = analyze(preprocessing_fn, rows, schema, custom_config) if is_function else preprocessing_fn.uri
-    graph = tft.TFTransformOutput(folder)
-    spec = graph.raw_feature_spec()
-    records = serialize(rows)
+    given = preprocessing_fn
+    graph = tft.TFTransformOutput((analyze(given, rows, schema, custom_config) if callable(given) else given).uri)
+    spec, records = graph.raw_feature_spec(), serialize(rows)
     # Keras would cast the inputs to the half precision of an earlier test.
     transform = graph.transform_features_layer().call
     found = _rows_of(transform(tf.io.parse_example(records, spec)))
@@ -67,33 +61,26 @@ def preprocess(
         f"{', '.join(lost)} cannot be served: made of {', '.join(labels)}, which a request has not; what is itself a "
         "label is named in `label`, too"
     )
-    for name, values in found.items():
-        for number, (one, alone) in enumerate(zip(values, served)):
-            if name in alone and name not in labels:
-                _compare(name, number, one, alone[name][0])
+    for name in sorted(found.keys() - labels):
+        for number, one in enumerate(found[name]):
+            alone = served[number][name][0]
+            is_close = _close if one.dtype.kind == "f" else np.array_equal
+            is_equal = one.shape == alone.shape and is_close(one, alone)
+            assert is_equal, (
+                f"{name} of row {number} is {one} among the others, and {alone} alone, as a served model gets it: "
+                "expected the same. Take what depends on other rows from an analyzer, such as tft.mean, not from the "
+                "batch"
+            )
     return found
 
 
-def analyze(
-    preprocessing_fn: Callable[..., Any],
-    rows: Sequence[Row],
-    schema: Optional[schema_pb2.Schema] = None,
-    custom_config: Optional[Mapping[str, Any]] = None,
-) -> str:
-    """Writes a preprocessing_fn's transform graph; returns its folder."""
-    function = checked(preprocessing_fn)
-    if "custom_config" in inspect.signature(preprocessing_fn).parameters:
-        function = functools.partial(function, custom_config=dict(custom_config or {}))
+def analyze(function: Any, rows: Sequence[Row], schema: Any = None, custom_config: Any = None) -> Any:
+    """Returns a preprocessing_fn's TransformGraph."""
     schema = schema or schema_of(rows)
-    source = TFExampleBeamRecord("memory", schema=schema)
-    folder = new_folder("analyzed")
-    graph = os.path.join(folder, "graph")
-    raw_metadata = os.path.join(graph, tft.TFTransformOutput.RAW_METADATA_DIR)
-    with temporary_in(folder), Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(os.path.join(folder, "scratch")):
-        raw = pipeline | Create(serialize(rows)) | source.BeamSource()
-        _ = (raw, source.TensorAdapterConfig()) | tft_beam.AnalyzeDataset(function) | tft_beam.WriteTransformFn(graph)
-        _ = DatasetMetadata(schema) | tft_beam.WriteMetadata(raw_metadata, pipeline)
-    return graph
+    raw = [{each.name: values_of(row.get(each.name)) for each in schema.feature} for row in rows]
+    with mock.patch("tempfile.tempdir", new_folder("temporary")):
+        made = write_inputs(new_folder("analyzed"), raw, schema, checked(function), custom_config or {})
+    return made["transform_graph"][0]
 
 
 def _rows_of(features: Mapping[str, Any]) -> dict[str, list[np.ndarray]]:
@@ -104,19 +91,6 @@ def _rows_of(features: Mapping[str, Any]) -> dict[str, list[np.ndarray]]:
             rows = each.indices.numpy()[:, 0]
             found[name] = [each.values.numpy()[rows == row] for row in range(int(each.dense_shape[0]))]
         else:
-            values = each.numpy()
             # A word alone is no array.
-            found[name] = [np.asarray(row, values.dtype) for row in values]
+            found[name] = [np.asarray(row, each.dtype.as_numpy_dtype) for row in each.numpy()]
     return found
-
-
-def _compare(name: str, number: int, one: np.ndarray, alone: np.ndarray) -> None:
-    __tracebackhide__ = True
-    is_float = np.issubdtype(one.dtype, np.floating)
-    same = one.shape == alone.shape and (
-        np.allclose(one, alone, rtol=1e-5, atol=1e-6, equal_nan=True) if is_float else np.array_equal(one, alone)
-    )
-    assert same, (
-        f"{name} of row {number} is {one} among the others, and {alone} alone, as a served model gets it: expected the "
-        "same. Take what depends on other rows from an analyzer, such as tft.mean, not from the batch"
-    )

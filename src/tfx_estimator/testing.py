@@ -10,6 +10,7 @@ Of Estimators, with TensorFlow alone:
     call_model_fn       Calls a model_fn and runs what it returns: the loss, predictions, metrics.
     overfits            Trains on one batch until its loss has fallen; of networks, with TFX.
     same_under          Trains under replicas as on one device.
+    Batch               The examples of these three: made up, or yours.
     export_and_serve    Calls the signatures of an exported model.
 
 With TFX:
@@ -23,23 +24,19 @@ With TFX:
 In pytest, a plug-in brings `tf.estimator` back, and all files are in pytest's own folder.
 """
 
-from __future__ import annotations
-
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
-
-_PLACES = {
-    **dict.fromkeys(("artifact", "examples"), "artifacts"),
-    **dict.fromkeys(("Ran", "fn_args", "run_component"), "components"),
-    **dict.fromkeys(("Called", "call_model_fn"), "model_fns"),
-    "export_and_serve": "serving",
-    "overfits": "overfitting",
-    "preprocess": "preprocessing",
-    "same_under": "equivalence",
+_NAMES = {
+    "artifacts": ("artifact", "examples"),
+    "components": ("Ran", "fn_args", "run_component"),
+    "equivalence": ("same_under",),
+    "model_fns": ("Batch", "Called", "call_model_fn"),
+    "overfitting": ("overfits",),
+    "preprocessing": ("preprocess",),
+    "serving": ("export_and_serve",),
 }
+_PLACES = {name: place for place, names in _NAMES.items() for name in names}
 __all__ = sorted(_PLACES)
 
 

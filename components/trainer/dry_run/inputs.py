@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources.source import SourceInfo
-from tfx_estimator.model_fn.bridge import tf1
+from tfx_estimator.model_fn.bridge.tf1 import shown
 from tfx_estimator.pipeline.config.beam import IN_PROCESS
 from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.table import read_declared
@@ -39,9 +39,9 @@ def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, exam
 
     count = max(min(examples, _MOST_BYTES // info.image_bytes), 1)
     random = np.random.default_rng(_SEED)
-    raw = [{IMAGE: random.bytes(info.image_bytes), LABEL: number % info.num_classes} for number in range(count)]
-    schema = image_schema(info.num_classes)
-    return _write_inputs(folder, raw, schema, transform, {"image_shape": list(info.image_shape)})
+    raw = [{IMAGE: [random.bytes(info.image_bytes)], LABEL: [number % info.num_classes]} for number in range(count)]
+    config = {"image_shape": list(info.image_shape)}
+    return write_inputs(folder, raw, image_schema(info.num_classes), _declared(transform), config, transform.tf1)
 
 
 def make_table_inputs(
@@ -66,28 +66,33 @@ def make_table_inputs(
         schema = schema_pb2.Schema(feature=features)
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
     rows = first_rows(reading, examples)
-    raw = [{name: _value(row.get(name), each) for name, each in spec.items()} for row in rows]
-    return _write_inputs(folder, raw, schema, transform, task, is_table=True)
+    raw = [{name: _values(row.get(name), each.dtype) for name, each in spec.items()} for row in rows]
+    return write_inputs(folder, raw, schema, _declared(transform), task, transform.tf1, is_table=True)
 
 
-def _value(cell: Optional[Cell], feature: Any) -> Any:
-    """Returns a cell as a raw feature's value; an empty one is missing."""
+def _values(cell: Optional[Cell], dtype: tf.DType) -> list[Any]:
+    """Returns a cell as a raw feature's values; an empty one is missing."""
     cells = cell if isinstance(cell, tuple) else [cell] if cell else []
     kinds: dict[Any, Callable[[str], Any]] = {tf.int64: int, tf.float32: float, tf.string: str.encode}
-    values = [kinds[feature.dtype](each) for each in cells]
-    is_scalar = isinstance(feature, tf.io.FixedLenFeature) and not feature.shape
-    return next(iter(values), None) if is_scalar else values
+    return [kinds[dtype](each) for each in cells]
 
 
-def _write_inputs(
+def write_inputs(
     folder: str,
-    raw: list[dict[str, Any]],
+    rows: list[dict[str, Any]],
     schema: Any,
-    transform: TransformSection,
-    config: dict[str, Any],
+    preprocessing_fn: Callable[..., Any],
+    config: Mapping[str, Any],
+    tf1: bool = False,
     is_table: bool = False,
 ) -> dict[str, Any]:
-    """Writes the artifacts; of a table the transformed examples, as the Trainer's, and the raw ones for evaluation."""
+    """Writes the artifacts; of a table the transformed examples, as the Trainer's, and the raw ones for evaluation.
+
+    Args:
+        rows: Lists of the values of each feature, by name.
+        config: The custom_config.
+        tf1: The preprocessing_fn is written for TensorFlow 1.
+    """
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
     from apache_beam import Create, Map, Pipeline
@@ -99,18 +104,21 @@ def _write_inputs(
 
     from tfx_estimator.components.image_schema_gen.executor import SCHEMA_FILE
 
-    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(
-        schema_utils.schema_as_feature_spec(schema).feature_spec
-    )
+    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
+    scalars = [name for name, each in spec.items() if isinstance(each, tf.io.FixedLenFeature) and not each.shape]
+    raw = [{**row, **{name: next(iter(row[name]), None) for name in scalars}} for row in rows]
     for split in _SPLITS:
         _write(os.path.join(folder, RAW, f"Split-{split}"), metadata.schema, raw)
     os.makedirs(os.path.join(folder, "schema"))
     Path(folder, "schema", SCHEMA_FILE).write_text(text_format.MessageToString(schema), encoding="utf-8")
     graph = os.path.join(folder, "transform_graph")
+    if "custom_config" in inspect.signature(preprocessing_fn).parameters:
+        preprocessing_fn = functools.partial(preprocessing_fn, custom_config=dict(config))
     # Not to the Trainer's code, which the same process runs.
-    face = tf1.shown(is_users_module) if transform.tf1 else contextlib.nullcontext()
+    face = shown(is_users_module) if tf1 else contextlib.nullcontext()
     with face, Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=os.path.join(folder, "tmp")):
-        analyzed = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(_preprocessing_fn(transform, config))
+        analyzed = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(preprocessing_fn)
         _ = analyzed | tft_beam.WriteTransformFn(graph)
         for split in _SPLITS if is_table else ():
             transformed, described = ((pipeline | f"rows of {split}" >> Create(raw), metadata), analyzed) | (
@@ -143,18 +151,14 @@ def _write(folder: str, schema: Any, raw: list[dict[str, Any]]) -> None:
             writer.write(encode(each))
 
 
-def _preprocessing_fn(transform: TransformSection, config: dict[str, Any]) -> Callable[..., Any]:
-    """Returns the declared function, which is called as TFX's Transform does."""
+def _declared(transform: TransformSection) -> Callable[..., Any]:
+    """Returns the declared preprocessing_fn, found as TFX's Transform does."""
     from tfx.components.util import udf_utils
 
     name = "preprocessing_fn"
     if transform.module_file:
-        function = udf_utils.get_fn({"module_path": Path(transform.module_file).stem}, name)
-    else:
-        function = udf_utils.get_fn({name: loader.import_name(transform.target.replace(":", "."))}, name)
-    if "custom_config" in inspect.signature(function).parameters:
-        return functools.partial(function, custom_config=config)
-    return function
+        return udf_utils.get_fn({"module_path": Path(transform.module_file).stem}, name)
+    return udf_utils.get_fn({name: loader.import_name(transform.target.replace(":", "."))}, name)
 
 
 def read_raw(folder: str) -> list[bytes]:

@@ -107,11 +107,11 @@ def export(digits, tmp_path_factory):
     return make
 
 
-def run_evaluator(inputs, out: Path, section, task=TASK) -> tuple[str, bool]:
+def run_evaluator(inputs, out: Path, section, task=TASK) -> tuple[dict, bool, str]:
     """Runs the executor as TFX does, with the engine that a pipeline of ours gives it.
 
     Returns:
-        The evaluation's URI, and whether the model is blessed.
+        The metrics by slice, whether the model is blessed, and the evaluation's URI.
     """
     component = Evaluator(
         **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
@@ -124,7 +124,10 @@ def run_evaluator(inputs, out: Path, section, task=TASK) -> tuple[str, bool]:
     properties = {key: value for key, value in component.exec_properties.items() if value is not None}
     executor = component.executor_spec.executor_class(context)
     executor.Do(inputs, made, properties)
-    return made["evaluation"][0].uri, made["blessing"][0].get_int_custom_property("blessed") == 1
+    found, uri = {}, made["evaluation"][0].uri
+    for key, values in tfma.load_eval_result(uri).slicing_metrics:
+        found[key] = {name: value.get("doubleValue") for name, value in values[""][""].items()}
+    return found, made["blessing"][0].get_int_custom_property("blessed") == 1, uri
 
 
 @pytest.fixture
@@ -138,11 +141,7 @@ def evaluate(digits, tmp_path):
             examples = testing.examples(rows, splits=("eval",))
         inputs = {"examples": [examples], "model": [model], "schema": [artifact("Schema", image_schema(classes))]}
         inputs |= {"baseline_model": [baseline]} if baseline else {}
-        uri, blessed = run_evaluator(inputs, tmp_path, EvaluatorSection(**section))
-        found = {}
-        for key, values in tfma.load_eval_result(uri).slicing_metrics:
-            found[key] = {name: value.get("doubleValue") for name, value in values[""][""].items()}
-        return found, blessed
+        return run_evaluator(inputs, tmp_path, EvaluatorSection(**section))[:2]
 
     return run
 

@@ -91,7 +91,7 @@ def measured(digits, export, tmp_path_factory):
     scores = tf.nn.softmax(export_and_serve(f"{model.uri}/Format-Serving", rows)["raw"]).numpy()
     truth = {"labels": labels, "ink": np.where(shade > 60, "much", "little"), "shade": shade, "scores": scores}
     slices = [["label", "ink"], {"label": "digit 5"}]
-    uri, blessed = _evaluate(inputs, home / "out", slices, METRICS)
+    _, blessed, uri = _evaluate(inputs, home / "out", slices, METRICS)
     assert not blessed
     return {"uri": uri, "inputs": inputs, **truth}
 
@@ -165,7 +165,7 @@ def sliced(measured, tmp_path_factory):
     metric = {"name": "SparseTopKCategoricalAccuracy", "options": {"k": 2}, "change_threshold": {"absolute": 0.01}}
     metric["slices"] = ["ink", ["label", "ink"]]
     slices = ["words", ["words", "ink"], "numbers", "column"]
-    uri, blessed = _evaluate(measured["inputs"], tmp_path_factory.mktemp("sliced"), slices, [metric])
+    _, blessed, uri = _evaluate(measured["inputs"], tmp_path_factory.mktemp("sliced"), slices, [metric])
     return _summary(uri), blessed
 
 

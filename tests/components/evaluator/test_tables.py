@@ -79,10 +79,7 @@ def served(outputs):
 def evaluate(inputs, out, model, task, baseline=None, **section):
     """Returns the metrics by slice, whether the model is blessed, and why not."""
     given = {**inputs, "model": [model], **({"baseline_model": [baseline]} if baseline else {})}
-    uri, blessed = run_evaluator(given, out, EvaluatorSection(**section), task)
-    found = {}
-    for key, values in tfma.load_eval_result(uri).slicing_metrics:
-        found[key] = {name: value.get("doubleValue") for name, value in values[""][""].items()}
+    found, blessed, uri = run_evaluator(given, out, EvaluatorSection(**section), task)
     return found, blessed, list(read_reasons(tfma.load_validation_result(uri), ()))
 
 

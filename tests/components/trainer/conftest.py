@@ -169,7 +169,7 @@ def write_inputs(
             write_records(folder / f"data_tfrecord-{shard:05d}-of-00002", records)
     schema = image_schema(10)
     rows = [{"image": image.tobytes(), "label": int(label)} for image, label in splits["train"][:analysed]]
-    shutil.move(analyze(preprocess, rows, schema), home / "graph")
+    shutil.move(analyze(preprocess, rows, schema).uri, home / "graph")
     write_files(home / "schema", {"schema.pbtxt": str(schema)})
     counts = {f"num_examples_{split}": len(pairs) for split, pairs in splits.items()}
     examples = artifact("Examples", home / "examples", **counts)

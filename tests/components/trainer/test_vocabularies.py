@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-import tensorflow_transform.beam as tft_beam
 
 from tests.refusals import refused
+from tfx_estimator import testing
 from tfx_estimator.components.trainer.vocabularies import Vocabulary, carry, features_of, read_vocabularies
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -178,17 +177,13 @@ def _preprocess(inputs: dict) -> dict:
     }
 
 
-def test_the_transform_graph_tells_which_feature_numbers_which_words(tmp_path):
+def test_the_transform_graph_tells_which_feature_numbers_which_words():
     rows = [{"word": [word], "number": number} for word, number in zip("AABbCC", (7, 7, 5, 5, 7, 9))]
     spec = {"word": tf.io.VarLenFeature(tf.string), "number": tf.io.FixedLenFeature([], tf.int64)}
-    metadata = tft.DatasetMetadata.from_feature_spec(spec)
-    with tft_beam.Context(temp_dir=str(tmp_path / "tmp")), beam.Pipeline() as pipeline:
-        data = pipeline | beam.Create(rows)
-        _, graph = (data, metadata) | tft_beam.AnalyzeAndTransformDataset(_preprocess)
-        graph | tft_beam.WriteTransformFn(str(tmp_path / "graph"))
-        metadata | tft_beam.WriteMetadata(str(tmp_path / "graph" / "metadata"), pipeline)
-    found = read_vocabularies(str(tmp_path / "graph"))
-    assert set(features_of(str(tmp_path / "graph"))) == {"word_xf", "padded", "number", "size", "crossed"}
+    schema = tft.DatasetMetadata.from_feature_spec(spec).schema
+    graph = testing.artifact("TransformGraph", (_preprocess, rows, schema)).uri
+    found = read_vocabularies(graph)
+    assert set(features_of(graph)) == {"word_xf", "padded", "number", "size", "crossed"}
     assert {name: (each.first, each.others) for name, each in found.items() if each.is_feature} == {
         "word_xf": (0, 3),
         "padded": (1, 0),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tfx.types import standard_artifacts
 
 from tests.examples import copy_example, edit
@@ -58,8 +59,6 @@ def test_each_fault_fails_the_test_that_names_it(tmp_path: Path) -> None:
 
 
 def test_averages_without_updates_are_found() -> None:
-    import tensorflow as tf
-
     v1 = tf.compat.v1
 
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
@@ -97,8 +96,6 @@ def test_rows_become_the_artifacts_of_tfx() -> None:
 
 
 def test_images_have_classes_that_can_be_learned() -> None:
-    import tensorflow as tf
-
     made = testing.examples((4, 4, 3), count=6, classes=3, splits=("all",))
     assert isinstance(made, standard_artifacts.Examples)
     (file,) = Path(made.uri, "Split-all").iterdir()
@@ -170,8 +167,6 @@ def test_a_feature_made_of_the_label_is_found() -> None:
     def leaking(inputs: Any) -> Any:
         return {"ratio": inputs["tips"] / inputs["fare"], "tips": inputs["tips"]}
 
-    import tensorflow as tf
-
     # As an earlier test may leave it.
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
     try:
@@ -182,8 +177,6 @@ def test_a_feature_made_of_the_label_is_found() -> None:
 
 
 def test_values_and_features_of_any_kind_are_taken() -> None:
-    import tensorflow as tf
-
     v1 = tf.compat.v1
     integer = testing.artifact("Integer", 4)
     assert (integer.read(), Path(integer.uri).read_text()) == (4, "4")
@@ -204,8 +197,6 @@ def test_values_and_features_of_any_kind_are_taken() -> None:
 
 
 def test_a_compiled_keras_model_is_taken() -> None:
-    import tensorflow as tf
-
     layers = tf.keras.layers
     for rate in (0.01, 1e-9):
         model = tf.keras.Sequential([layers.Dense(32, "relu", input_shape=(6,)), layers.Dense(4)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.root import ROOT
 from tfx_estimator import testing
@@ -20,7 +21,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 @pytest.mark.long
 @pytest.mark.skipif(not TAXI.is_dir(), reason="there is no taxi_utils.py")
 def test_a_trainer_fn_of_tfx_trains_and_serves() -> None:
-    import tensorflow as tf
     import tensorflow_data_validation as tfdv
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -57,8 +57,6 @@ def test_a_trainer_fn_of_tfx_trains_and_serves() -> None:
 
 def run_fn(fn_args: Any) -> None:
     """A run_fn as in TFX's tutorials."""
-    import tensorflow as tf
-
     spec = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([1], tf.float32)}
 
     def data(files: Any) -> Any:

@@ -109,146 +109,104 @@ def _sequences(folder: Path) -> None:
     import tensorflow as tf
 
     listed = tf.train.FeatureLists(feature_list={"x": tf.train.FeatureList(feature=[tf.train.Feature()])})
-    sequence = tf.train.SequenceExample(context=to_example({"x": 1}).features, feature_lists=listed)
+    sequence = tf.train.SequenceExample(
+        context=tf.train.Example.FromString(to_example({"x": 1})).features, feature_lists=listed
+    )
     write_raw(folder / "t.tfrecord", [sequence.SerializeToString()] * 4)
 
 
 _DAYS = [datetime.datetime(2024, 1, 1 + n % 28) for n in range(60)]
-# What is wrong -> the format, what writes the files, and words of the error.
-REFUSED: dict[str, tuple[str, Any, list[str]]] = {
+# What is wrong -> the columns or the content of t.parquet or t.tfrecord; or files by name, or what writes them; and
+# words of the error.
+REFUSED = {
     "Parquet: a file that is cut": (
-        "parquet",
         lambda at: _cut(write_parquet(at / "t.parquet", RIGHT)),
-        ["{0}/t.parquet is no Parquet file, or damaged"],
+        "{0}/t.parquet is no Parquet file, or damaged",
     ),
-    "Parquet: a CSV file of this name": (
-        "parquet",
-        lambda at: write_files(at, {"t.parquet": "x,y\n" + "1,2\n" * 9}),
-        ["{0}/t.parquet is no Parquet file, or damaged"],
-    ),
-    "Parquet: an empty file": (
-        "parquet",
-        lambda at: write_files(at, {"t.parquet": ""}),
-        ["{0}/t.parquet is no Parquet file, or damaged"],
-    ),
-    "Parquet: no row": (
-        "parquet",
-        lambda at: write_parquet(at / "t.parquet", {"x": pa.array([], pa.int64())}),
-        ["{0}/t.parquet has no row"],
-    ),
-    "Parquet: timestamps": (
-        "parquet",
-        lambda at: write_parquet(at / "t.parquet", _with(day=_DAYS)),
-        ["column day of {0}/t.parquet is of the type timestamp[us]"],
-    ),
+    "Parquet: a CSV file of this name": ("x,y\n" + "1,2\n" * 9, "{0}/t.parquet is no Parquet file, or damaged"),
+    "Parquet: an empty file": ("", "{0}/t.parquet is no Parquet file, or damaged"),
+    "Parquet: no row": ({"x": pa.array([], pa.int64())}, "{0}/t.parquet has no row"),
+    "Parquet: timestamps": (_with(day=_DAYS), "column day of {0}/t.parquet is of the type timestamp[us]"),
     "Parquet: decimals": (
-        "parquet",
-        lambda at: write_parquet(at / "t.parquet", _with(price=[decimal.Decimal("1.50")] * 60)),
-        ["column price of {0}/t.parquet is of the type decimal128(3, 2)"],
+        _with(price=[decimal.Decimal("1.50")] * 60),
+        "column price of {0}/t.parquet is of the type decimal128(3, 2)",
     ),
     "Parquet: a nested column": (
-        "parquet",
-        lambda at: write_parquet(at / "t.parquet", _with(at=[{"lat": 1.5, "lon": 2.5}] * 60)),
-        ["column at of {0}/t.parquet is of the type struct<lat: double, lon: double>"],
+        _with(at=[{"lat": 1.5, "lon": 2.5}] * 60),
+        "column at of {0}/t.parquet is of the type struct<lat: double, lon: double>",
     ),
     "Parquet: a column less in another file": (
-        "parquet",
-        lambda at: [
-            write_parquet(at / "a.parquet", RIGHT),
-            write_parquet(at / "b.parquet", {name: cells for name, cells in RIGHT.items() if name != "c"}),
-        ],
-        ["{0}/b.parquet has no column c, which {0}/a.parquet has"],
+        {"a.parquet": RIGHT, "b.parquet": {name: cells for name, cells in RIGHT.items() if name != "c"}},
+        "{0}/b.parquet has no column c, which {0}/a.parquet has",
     ),
     "Parquet: floats, as there are nulls, for whole numbers in another file": (
-        "parquet",
-        lambda at: [
-            write_parquet(at / "a.parquet", RIGHT),
-            write_parquet(at / "b.parquet", _with(n=[1.0, None] * 30)),
-        ],
-        ["column n of {0}/b.parquet holds numbers with a point, but of {0}/a.parquet whole numbers"],
+        {"a.parquet": RIGHT, "b.parquet": _with(n=[1.0, None] * 30)},
+        "column n of {0}/b.parquet holds numbers with a point, but of {0}/a.parquet whole numbers",
     ),
-    "Parquet: no file": ("parquet", lambda at: write_files(at, {"t.csv": "x"}), ["there is no file {0}/*.parquet"]),
-    "Parquet: no such label": (
-        "parquet",
-        lambda at: write_parquet(at / "t.parquet", {"x": [1, 2]}),
-        ["{0}/t.parquet has no column y"],
-    ),
-    "Parquet: a label that is null": (
-        "parquet",
-        lambda at: write_parquet(at / "t.parquet", _holed("y", 7)),
-        ["the label y is missing in row 7 of {0}/t.parquet; such rows: 1"],
-    ),
+    "Parquet: no file": ({"t.csv": "x"}, "there is no file {0}/*.parquet"),
+    "Parquet: no such label": ({"x": [1, 2]}, "{0}/t.parquet has no column y"),
+    "Parquet: a label that is null": (_holed("y", 7), "the label y is missing in row 7 of {0}/t.parquet; such rows: 1"),
     "Parquet: a label that is no number": (
-        "parquet",
-        lambda at: write_parquet(at / "t.parquet", _with(y=[0.5, float("nan"), 1.5] * 20)),
-        ["the label y is nan in row 1 of {0}/t.parquet; such rows: 20"],
+        _with(y=[0.5, float("nan"), 1.5] * 20),
+        "the label y is nan in row 1 of {0}/t.parquet; such rows: 20",
     ),
-    "TFRecord: no file": ("tfrecord", lambda at: write_files(at, {"t.csv": "x"}), ["no file {0}/*tfrecord*"]),
-    "TFRecord: an empty file": (
-        "tfrecord",
-        lambda at: write_files(at, {"t.tfrecord": ""}),
-        ["{0}/t.tfrecord has no row"],
-    ),
+    "TFRecord: no file": ({"t.csv": "x"}, "no file {0}/*tfrecord*"),
+    "TFRecord: an empty file": ("", "{0}/t.tfrecord has no row"),
     "TFRecord: a file that is cut": (
-        "tfrecord",
         lambda at: _cut(write_records(at / "t.tfrecord", RIGHT)),
-        ["{0}/t.tfrecord ends within its record 59"],
+        "{0}/t.tfrecord ends within its record 59",
     ),
     "TFRecord: a gzipped file that is cut": (
-        "tfrecord",
         lambda at: _cut(write_records(at / "t.tfrecord.gz", RIGHT), -200),
-        ["{0}/t.tfrecord.gz ends within its record"],
+        "{0}/t.tfrecord.gz ends within its record",
     ),
     "TFRecord: cut within a length": (
-        "tfrecord",
-        lambda at: _cut(write_raw(at / "t.tfrecord", [to_example({"x": 1}).SerializeToString()] * 2), -38),
-        ["{0}/t.tfrecord ends within its record"],
+        lambda at: _cut(write_raw(at / "t.tfrecord", [to_example({"x": 1})] * 2), -38),
+        "{0}/t.tfrecord ends within its record",
     ),
     "TFRecord: gzipped, but for its name": (
-        "tfrecord",
         lambda at: write_records(at / "a.tfrecord.gz", RIGHT).rename(at / "a.tfrecord"),
-        ["{0}/a.tfrecord is gzipped, and its name does not end in .gz"],
+        "{0}/a.tfrecord is gzipped, and its name does not end in .gz",
     ),
     "TFRecord: plain, but for its name": (
-        "tfrecord",
         lambda at: write_records(at / "a.tfrecord", RIGHT).rename(at / "a.tfrecord.gz"),
-        ["{0}/a.tfrecord.gz is not gzipped"],
+        "{0}/a.tfrecord.gz is not gzipped",
     ),
-    "TFRecord: a CSV file of this name": (
-        "tfrecord",
-        lambda at: write_files(at, {"t.tfrecord": "x,y\n" + "1,2\n" * 9}),
-        ["{0}/t.tfrecord is no TFRecord file"],
-    ),
+    "TFRecord: a CSV file of this name": ("x,y\n" + "1,2\n" * 9, "{0}/t.tfrecord is no TFRecord file"),
     "TFRecord: a changed length": (
-        "tfrecord",
         lambda at: (at / "t.tfrecord").write_bytes(
-            write_raw(at / "t.tfrecord", [to_example({"x": 1}).SerializeToString()]).read_bytes() + bytes(40)
+            write_raw(at / "t.tfrecord", [to_example({"x": 1})]).read_bytes() + bytes(40)
         ),
-        ["{0}/t.tfrecord is damaged after 1 records"],
+        "{0}/t.tfrecord is damaged after 1 records",
     ),
-    "TFRecord: no tf.Examples": ("tfrecord", _numbers, ["the records of {0}/t.tfrecord are no tf.Examples: record 0"]),
-    "TFRecord: sequences": ("tfrecord", _sequences, ["record 0 is a SequenceExample"]),
+    "TFRecord: no tf.Examples": (_numbers, "the records of {0}/t.tfrecord are no tf.Examples: record 0"),
+    "TFRecord: sequences": (_sequences, "record 0 is a SequenceExample"),
     "TFRecord: words for numbers in a later record": (
-        "tfrecord",
-        lambda at: write_records(at / "t.tfrecord", _holed("x", 31, "high")),
-        ["column x holds words in record 31 of {0}/t.tfrecord, but numbers with a point in records before it"],
+        _holed("x", 31, "high"),
+        "column x holds words in record 31 of {0}/t.tfrecord, but numbers with a point in records before it",
     ),
     "TFRecord: words for numbers in another file": (
-        "tfrecord",
-        lambda at: [write_records(at / "a.tfrecord", RIGHT), write_records(at / "b.tfrecord", _with(n=["a"] * 60))],
-        ["column n of {0}/b.tfrecord holds words, but of {0}/a.tfrecord whole numbers"],
+        {"a.tfrecord": RIGHT, "b.tfrecord": _with(n=["a"] * 60)},
+        "column n of {0}/b.tfrecord holds words, but of {0}/a.tfrecord whole numbers",
     ),
     "TFRecord: a label that is missing": (
-        "tfrecord",
-        lambda at: write_records(at / "t.tfrecord", _holed("y", 7)),
-        ["the label y is missing in record 7 of {0}/t.tfrecord; such rows: 1"],
+        _holed("y", 7),
+        "the label y is missing in record 7 of {0}/t.tfrecord; such rows: 1",
     ),
 }
 
 
-@pytest.mark.parametrize(("key", "write", "what"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_refused(tmp_path, key, write, what):
-    write(tmp_path)
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_wrong_is_refused(tmp_path, case):
+    key, (made, *what) = case.partition(":")[0].lower(), REFUSED[case]
+    is_named = isinstance(made, dict) and "." in next(iter(made))
+    for name, content in (made if is_named else {f"t.{key}": made}).items():
+        if callable(content):
+            content(tmp_path)
+        elif isinstance(content, dict):
+            WRITE[key](tmp_path / name, content)
+        else:
+            write_files(tmp_path, {name: content})
     with refused(DataError, *(each.format(tmp_path) for each in what)) as caught:
         _read(tmp_path, key, label="y")
     assert caught.value.todo
@@ -298,7 +256,7 @@ def test_every_feature_of_a_tf_example_is_read_as_tensorflow_reads_it(tmp_path):
         floats = [chance.choice([0.0, -0.5, 1e38, 1e-40, 3.14159274, 16777216.0]) for _ in range(count)]
         words = [chance.choice(["", "a", "x" * 123, "y" * 124, "z" * 300, "é"]) for _ in range(count)]
         rows.append({"n": numbers, "f": floats, "w": words})
-    raw = [to_example(row).SerializeToString() for row in rows]
+    raw = [to_example(row) for row in rows]
     # The words of a list of packed values, and of one that is not.
     raw.append(bytes.fromhex("0a0b0a090a016e12041a020805"))
     rows.append({"n": [5], "f": [], "w": []})

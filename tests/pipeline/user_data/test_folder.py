@@ -21,79 +21,73 @@ from tfx_estimator.pipeline.user_data.folder import read_folder
 TWELVE = {"cat": 12, "dog": 12}
 # Folder -> number of images in it; then what is read of them, and what is left out.
 TREES = {
-    "classes": ({"cat": 12, "dog": 12}, {"train": TWELVE}, ()),
-    "classes of folders": ({"cat/kaggle": 4, "cat/wild/far": 8, "dog/kaggle": 12}, {"train": TWELVE}, ()),
-    "a class named as a split": ({"train": 12, "car": 12}, {"train": {"car": 12, "train": 12}}, ()),
+    "classes": (TWELVE, {"train": TWELVE}),
+    "classes of folders": ({"cat/kaggle": 4, "cat/wild/far": 8, "dog/kaggle": 12}, {"train": TWELVE}),
+    "a class named as a split": ({"train": 12, "car": 12}, {"train": {"car": 12, "train": 12}}),
     "a class named as a split, among others": (
         {"train": 12, "car": 12, "bus": 12},
         {"train": {"bus": 12, "car": 12, "train": 12}},
-        (),
     ),
     "a test split without labels, beside the classes": (
         {"cat": 12, "dog": 12, "test": 5},
         {"train": TWELVE},
-        ("test (5 images)",),
+        "test (5 images)",
     ),
     "classes almost named as splits": (
         {"test_tube/a": 6, "test_tube/b": 6, "flask/a": 6, "flask/b": 6},
         {"train": {"flask": 12, "test_tube": 12}},
-        (),
     ),
     "splits": (
         {"train/cat": 12, "train/dog": 12, "test/cat": 3, "test/dog/far": 4},
         {"test": {"cat": 3, "dog": 4}, "train": TWELVE},
-        (),
     ),
     "three splits": (
         {f"{split}/{name}": 12 for split in ("train", "valid", "test") for name in ("cat", "dog")},
         {"test": TWELVE, "train": TWELVE, "valid": TWELVE},
-        (),
     ),
     "a test split without classes": (
         {"train/cat": 12, "train/dog": 12, "val/cat": 12, "val/dog": 12, "test": 5},
         {"train": TWELVE, "val": TWELVE},
-        ("test (5 images)",),
+        "test (5 images)",
     ),
     "a test split without classes, for Keras": (
         {"train/cat": 12, "train/dog": 12, "test/unknown": 5},
         {"train": TWELVE},
-        ("test (5 images)",),
+        "test (5 images)",
     ),
     "splits by other names": (
         {"Training/cat": 12, "Training/dog": 12, "Testing/cat": 2, "Testing/dog": 3},
         {"Testing": {"cat": 2, "dog": 3}, "Training": TWELVE},
-        (),
     ),
     "splits of a year, and one of no usual name": (
         {f"{split}/{name}": 12 for split in ("train2017", "val2017", "extra") for name in ("cat", "dog")},
         {"extra": TWELVE, "train2017": TWELVE, "val2017": TWELVE},
-        (),
     ),
     "splits in archives' own folders": (
         {f"seg_{s}/seg_{s}/{name}": 12 for s in ("train", "test") for name in ("cat", "dog")}
         | {"seg_pred/seg_pred": 4},
         {"seg_test": TWELVE, "seg_train": TWELVE},
-        ("seg_pred (4 images)",),
+        "seg_pred (4 images)",
     ),
     "splits with a space": (
         {f"{split} set/{name}": 12 for split in ("training", "test") for name in ("cat", "dog")},
         {"test_set": TWELVE, "training_set": TWELVE},
-        (),
     ),
     "a mounted disk, a NAS, Windows": (
         {"cat": 12, "dog": 12, "cat/@eaDir/1.png": 3, "$RECYCLE.BIN": 2, "lost+found": 0, "#recycle/cat": 1},
         {"train": TWELVE},
-        (),
     ),
     "images and files beside the classes": (
         {"cat": 12, "dog": 12, ".": 1, "empty": 0, ".cache": 1, "boxes": {"1.xml": "<a/>", "2.xml": "<a/>"}},
         {"train": TWELVE},
-        (".cache", "0.png", "boxes", "empty"),
+        ".cache",
+        "0.png",
+        "boxes",
+        "empty",
     ),
     "an evaluation split that lacks a class": (
         {"train/cat": 12, "train/dog": 12, "val/cat": 3},
         {"train": TWELVE, "val": {"cat": 3, "dog": 0}},
-        (),
     ),
 }
 
@@ -130,17 +124,17 @@ def _check(section, expected):
 
 @pytest.mark.parametrize("tree", TREES)
 def test_what_is_read_and_what_is_left_out(tmp_path, tree):
-    files, expected, left_out = TREES[tree]
+    files, expected, *left_out = TREES[tree]
     found = read_folder(_grow(tmp_path / "pets", files))
     assert found.refusal is None
     counts = {split: {name: len(each.get(name, ())) for name in found.classes} for split, each in found.files.items()}
     assert dict(sorted(counts.items())) == expected
-    assert sorted(name for each in found.left_out.values() for name in each) == list(left_out)
+    assert sorted(name for each in found.left_out.values() for name in each) == left_out
 
 
 @pytest.mark.parametrize("tree", TREES)
 def test_what_the_verb_suggests_reads_it(tmp_path, cli, tree):
-    files, expected, left_out = TREES[tree]
+    files, expected, *left_out = TREES[tree]
     output = cli("data", str(_grow(tmp_path / "pets", files))).out
     assert all(each in output for each in left_out)
     (tmp_path / "mine.yaml").write_text(
@@ -152,7 +146,7 @@ def test_what_the_verb_suggests_reads_it(tmp_path, cli, tree):
 @pytest.mark.parametrize("test", ["", ", test: nor_here"])
 @pytest.mark.parametrize("tree", TREES)
 def test_what_validate_suggests_for_wrong_splits_reads_it(tmp_path, tree, test):
-    files, expected, _ = TREES[tree]
+    files, expected, *_ = TREES[tree]
     _grow(tmp_path / "pets", files)
     text = "name: mine\ntrainer: {model: cifar_cnn, train_steps: 1}\ndata:\n  dataset: ./pets\n  "
     declaration = tmp_path / "mine.yaml"

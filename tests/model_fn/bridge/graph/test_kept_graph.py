@@ -16,7 +16,7 @@ from tfx_estimator.model_fn.bridge.examples import files_of
 from tfx_estimator.model_fn.bridge.graph import conversion
 from tfx_estimator.model_fn.bridge.written import load
 from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
-from tfx_estimator.pipeline.testing.rows import serialize
+from tfx_estimator.pipeline.testing.serving import serialize
 
 pytestmark = pytest.mark.equivalence
 

@@ -21,7 +21,7 @@ from tfx_estimator.model_fn.bridge.kept.keeping import keep
 from tfx_estimator.model_fn.bridge.kept.parts import components
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.testing.rows import serialize
+from tfx_estimator.pipeline.testing.serving import serialize
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.usefixtures("without_patches")]
 # By the name of the model_fn: why several replicas cannot train it.
