@@ -103,11 +103,7 @@ class MissingModuleError(PipelineError, ImportError):
 
 
 class Contrib(ModuleType):
-    """`tf.contrib`, or one of its modules; a folder of its sources, `layers.python.ops`, has the module's names.
-
-    Args:
-        path: Its names below `tensorflow.contrib`.
-    """
+    """`tf.contrib`, or one of its modules; a folder of its sources, `layers.python.ops`, has the module's names."""
 
     def __init__(self, *path: str) -> None:
         super().__init__(".".join(("tensorflow.contrib", *path)))

@@ -58,9 +58,6 @@ class Places:
     Args:
         weights: Shapes by name.
         slots: Place and shape, by the weight's name and the slot; without a place it is not read.
-        step: Place of the step.
-        trained: Names of the trained weights, in creation order.
-        others: Names of the other weights.
         needed: Places that must be given a tensor.
         repeated: Names that several variables have.
         aliases: Names of weights by the names that they may have in the checkpoint; empty if these are the same.
@@ -86,11 +83,7 @@ def plain(name: str) -> str:
 
 
 def place(tensors: Sequence[Tensor], places: Places, guide: Guide) -> list[Placed]:
-    """Finds the place of each tensor that must have one.
-
-    Raises:
-        UserCodeError: A tensor has no place, a variable has no tensor, or shapes differ.
-    """
+    """Finds the place of each tensor that must have one."""
     used = {line[0] for each in tensors if each.kind == WEIGHT and (line := guide.of(each.name))}
     wrong = [f"the line {pattern} of --map matches no tensor" for pattern in guide.patterns if pattern not in used]
     tensors = [each for each in tensors if guide.places(each)]

@@ -17,7 +17,6 @@ class Proof:
     """The measured differences.
 
     Args:
-        examples: Number of evaluation examples predicted by both.
         logits: Largest difference of the logits, relative to the largest logit if that exceeds 1, from the Estimator
             and, if there is one, from the exported model. Of the probabilities if a model_fn returns only those.
         classes: Examples whose predicted class differs.
@@ -29,7 +28,6 @@ class Proof:
         draws: Number of random operations in a step, on each side; they draw the same numbers for the proof.
         served: Weights that the Estimator serves with other values than it trains, such as moving averages.
         compared: The compared output of the model_fn: `logits`, `probabilities` or its operation's name.
-        tensors: Number of converted tensors, by kind.
         steps: Number of the compared steps; fewer if the data end.
     """
 

@@ -26,7 +26,6 @@ class Batch:
 
     Args:
         features: Arrays, or SparseTensorValues.
-        labels: None if there are none.
     """
 
     features: dict[str, Any]
@@ -48,11 +47,7 @@ ESTIMATOR = "estimator"
 
 @dataclasses.dataclass(frozen=True)
 class Predicting:
-    """A session with an Estimator's predictions.
-
-    Args:
-        output: Name of the compared one.
-    """
+    """A session with an Estimator's predictions."""
 
     session: Any
     graph: tf.Graph
@@ -104,12 +99,7 @@ def predicting(
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """An Estimator's training graph.
-
-    Args:
-        applied: What its optimizers do.
-        given: The placeholders of features and labels.
-    """
+    """An Estimator's training graph."""
 
     graph: tf.Graph
     spec: Any
@@ -136,7 +126,6 @@ def training(
     """Makes the training graph.
 
     Args:
-        types: Those of features and labels.
         watch: Returns a context in which the model_fn is called.
     """
     draws = Draws()

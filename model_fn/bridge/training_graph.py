@@ -57,12 +57,7 @@ def look(
     """Reads the training of a session whose variables are those of a checkpoint; it may change them.
 
     Args:
-        applied: What was recorded while the graph was made.
-        step: Step of the checkpoint.
         feed: A batch, on which a rate may depend: it may be computed after the updates of a normalisation's averages.
-
-    Raises:
-        UserCodeError: There is no optimizer, or several, or one that cannot be declared.
     """
     optimizer, row = _optimizer(applied)
     found = slots_of(optimizer, row, tf.compat.v1.trainable_variables())

@@ -28,12 +28,7 @@ _AGAIN = 3
 def compare_answers(
     answers: Iterable[Answer], answer: Callable[[Batch, str], Any], head: str = CLASSES
 ) -> dict[str, Any]:
-    """Compares the outputs, and returns fields of a `Proof`.
-
-    Args:
-        answer: Returns the model's output of this name.
-        head: Kind of the outputs.
-    """
+    """Compares the outputs, and returns fields of a `Proof`."""
     worst: dict[str, float] = defaultdict(float)
     examples = classes = 0
     for whose, name, batch, old in answers:
@@ -55,9 +50,6 @@ def compare_steps(
     """Trains the same steps, and returns fields of a `Proof`.
 
     Args:
-        placed: The tensors to compare.
-        reader: Reader of the checkpoint.
-        train: Trains on a batch, and returns its loss.
         batches: Reads the batches, each time anew.
         variables: Those of the model, by place; all that the steps change.
     """

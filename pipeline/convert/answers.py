@@ -29,7 +29,6 @@ class Answers:
         declared: Reads the batches again each time: all together may not fit in memory.
         compared: Name of its output: `logits` or `probabilities`.
         outputs: By batch of evaluation, [examples, classes].
-        trained: After the next steps.
         served: Values of weights that it serves but does not train, by the weight's name.
         training: Read from the graph of a whole model_fn; None for a network.
     """
@@ -87,9 +86,7 @@ def run_estimator(
     It must run before a Keras model is created: one that is created in a graph breaks those that were not.
 
     Args:
-        reader: Reads the checkpoint.
         read: Makes the input, which begins at the checkpoint's step; one of a graph belongs to it.
-        folder: For files.
         steps: For a whole model_fn, whose graph is read: the checkpoint's step, and the last of the training.
     """
     declared = read()

@@ -52,15 +52,7 @@ def convert(
     """Writes the Keras model, the state to resume from, and the proof that it equals the Estimator.
 
     Args:
-        output: The folder to create; it appears only when complete and proved.
         to: Keras 2, with a checkpoint of our Keras paths and a declaration; or Keras 3, with source that resumes.
-        replacement: The network that replaces a whole model_fn.
-        patterns: The places of weights by regular expressions of their names: see `guide.read_map`.
-
-    Raises:
-        DataError: The `--examples` differ in kind from the run's.
-        UserCodeError: The checkpoint does not match the network, or Keras 3 cannot build it.
-        NotEqualError: The two differ.
     """
     show_tensorflow_1(source.settings)
     require(source.settings.section.model or "", replacement)

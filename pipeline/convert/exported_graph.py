@@ -17,11 +17,6 @@ def keep(named: str, output: str, examples: str = "", answer: str = "") -> conve
 
     Args:
         named: A SavedModel, a folder of versions, for the newest one, or a run: see `source.find`.
-        examples: A folder or pattern of files; empty takes the run's.
-
-    Raises:
-        DeclarationError: There is no run, or no examples are named.
-        PipelineError: The run has no model.
     """
     folder, of_run = _find(named)
     if not (examples or of_run):

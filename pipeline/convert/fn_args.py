@@ -12,11 +12,7 @@ def fn_args(train: str, evaluation: str, schema: Optional[str], transform: Optio
     """Returns TFX's FnArgs, as its Trainer fills them in, and the schema.
 
     Args:
-        train: A pattern of files of tf.Examples.
         evaluation: The same; the trainer_fn's data sets often have no end, so that some steps of them must do.
-        schema: A file, as text.
-        transform: The folder of a transform graph.
-        folder: For the Estimator.
     """
     given = SimpleNamespace(
         train_files=[train], eval_files=[evaluation], train_steps=None, eval_steps=STEPS,

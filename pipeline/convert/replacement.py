@@ -25,7 +25,6 @@ class Replacement:
     """A network function and its declaration.
 
     Args:
-        network: `package.module:function`.
         declared: A section `trainer` with the model_fn's optimizer and loss options that its graph does not contain;
             None takes the run's.
     """
@@ -82,10 +81,6 @@ def declared(training: Training, section: Optimizer, train_steps: int) -> Optimi
     Args:
         section: The declaration of schedule, clipping and weight decay; and of other options if its name is the
             same.
-
-    Raises:
-        UserCodeError: The learning rate is a schedule that differs from the section's; or the graph clips
-        gradients, and the section does not.
     """
     name, values = training.optimizer["name"], section.dict()
     if section.name != name:

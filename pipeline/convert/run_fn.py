@@ -80,8 +80,6 @@ class TrainerFn:
     """A user's trainer_fn.
 
     Args:
-        module: Module of the function.
-        name: Name of the function.
         files: The modules that TFX has packed, by file name; empty if it is imported from elsewhere.
     """
 
@@ -105,12 +103,7 @@ class TrainerFn:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """The written module.
-
-    Args:
-        name: Name of the module; empty if none could be written.
-        why: The reason, if none could be written.
-    """
+    """The written module."""
 
     name: str = ""
     why: str = ""
@@ -129,10 +122,7 @@ def write(
     """Writes the module, and the user's own modules next to it, if it can be converted.
 
     Args:
-        folder: To write to.
         converted: Final path of that folder.
-        train: The input_fn of training.
-        exporters: Exporters of the EvalSpec.
     """
     is_dataset, signatures = _signatures(estimator, train)
     served = {answer for _, outputs in signatures.values() for answer in outputs.values()}

@@ -38,11 +38,7 @@ class Source:
     """An Estimator's training.
 
     Args:
-        run: The run of the training.
-        checkpoint: Prefix of its last checkpoint.
-        step: Step of that checkpoint.
         settings: Settings of the training, with tuned values, steps of epochs and weights of balanced classes resolved.
-        inputs: The Trainer's input artifacts, by name.
         model: Folder of the SavedModel that was exported from that checkpoint; empty if there is none.
         examples: Files with evaluation examples that replace the Trainer's.
     """
@@ -78,10 +74,6 @@ def find(named: str, checkpoint: str = "") -> Source:
         named: A pipeline's folder, for its last run, or a run's log folder.
         checkpoint: Another checkpoint of the same model: without its `.index`, or a folder, for its last checkpoint,
             such as the model_dir of an Estimator outside of any pipeline.
-
-    Raises:
-        DeclarationError: There is no run, or its training was not an Estimator's of a declared network.
-        PipelineError: ML Metadata has no training, or its files are gone.
     """
     run = find_runs([named])[0]
     properties, inputs, outputs = last_training(run)

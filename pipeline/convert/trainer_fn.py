@@ -30,10 +30,7 @@ class Training:
     """A training by a trainer_fn.
 
     Args:
-        name: Name of the pipeline.
         checkpoint: Its last checkpoint, without `.index`.
-        properties: The Trainer's execution properties.
-        inputs: The Trainer's input artifacts.
     """
 
     name: str
@@ -49,11 +46,6 @@ def find(named: str) -> Optional[Training]:
     Args:
         named: A pipeline's folder, or a run's log folder; for another TFX pipeline, its ML Metadata database, or a
             folder with metadata.sqlite.
-
-    Raises:
-        DeclarationError: There is no run.
-        PipelineError: The training's files are gone.
-        UserCodeError: It was the training of a run_fn.
     """
     if database := _own_database(named):
         name, (properties, inputs, outputs) = _own_training(database)

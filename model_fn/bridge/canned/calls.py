@@ -36,7 +36,6 @@ class Call:
     Args:
         given: The tensor; of `input_layer`, the features.
         layer: None for `input_layer`.
-        is_training: The layer's argument.
         variables: Those of each column, in the order of the output.
     """
 
@@ -57,8 +56,6 @@ class Called:
 
     Args:
         optimizer: As the model_fn has made it; a rate of a schedule is that.
-        calls: By their outputs.
-        trained: Names of the variables that it trains.
         features: The placeholders of dense features, by name.
         logits: What the model returns; in most model_fns the logits.
         weight: The feature that the loss reads; None if there is none.
@@ -82,11 +79,7 @@ class Called:
 
 
 def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
-    """Calls a model_fn for training; `types` are those of features and labels.
-
-    Raises:
-        UserCodeError: It does not train as a network of layers, by one optimizer, on dense labels.
-    """
+    """Calls a model_fn for training; `types` are those of features and labels."""
     found: list[Any] = []
 
     @contextlib.contextmanager

@@ -38,16 +38,10 @@ class Columns:
 
     Args:
         features: Features of a batch of its input_fn; a sparse one is a SparseTensorValue.
-        is_v2: See `Canned`.
 
     Attributes:
-        inputs: By the feature's name.
-        lines: Lines of the network's function so far.
-        functions: Source of functions that the layers call.
-        parts: Names of parts to copy into the source.
         files: Vocabularies to write, by file name.
         weights: The place of each weight, by its name in the checkpoint.
-        layers: Names of the network's layers.
     """
 
     def __init__(self, features: Mapping[str, Any], is_v2: bool = False) -> None:
@@ -87,8 +81,6 @@ class Columns:
         """Returns the expression of a dense column's values.
 
         Args:
-            name: Of the layer, if the column has one of its own.
-            scope: Of its variables.
             is_trained: Whether the optimizer trains those that are trainable.
         """
         kind = _kind(column)

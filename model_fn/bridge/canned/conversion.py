@@ -30,9 +30,6 @@ class Trained:
 
     Args:
         estimator: Must not have trained in this process: an optimizer of Keras belongs to its first graph.
-        checkpoint: Without its `.index`.
-        train: The input_fn of training.
-        evaluate: The input_fn of evaluation.
         steps: Batches of an evaluation; None is all.
     """
 
@@ -46,17 +43,7 @@ class Trained:
 def convert(
     trained: Trained, output: str, is_keras_3: bool = False, also: Callable[[str, Canned], None] = lambda *_: None
 ) -> Proof:
-    """Writes the network's source, its weights, the Keras model, and the proof that it equals the Estimator.
-
-    Args:
-        output: The folder to create; it appears only when complete and proved.
-        is_keras_3: Write for Keras 3, and compare in a separate process.
-        also: Writes more of a canned Estimator into the folder.
-
-    Raises:
-        UserCodeError: A part of the Estimator cannot be converted, or the checkpoint does not match it.
-        NotEqualError: The two differ.
-    """
+    """Writes the network's source, its weights, the Keras model, and the proof that it equals the Estimator."""
     estimator, checkpoint = trained.estimator, trained.checkpoint
     canned = reading.read(estimator) if reading.is_canned(estimator) else None
     reader, _ = read(checkpoint)

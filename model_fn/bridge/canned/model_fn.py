@@ -31,14 +31,7 @@ def head(called: Called) -> Head:
 def write(
     called: Called, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
 ) -> writing.Written:
-    """Writes the source.
-
-    Args:
-        features: Features of a batch of the input_fn.
-
-    Raises:
-        UserCodeError: A part of the model_fn cannot be converted.
-    """
+    """Writes the source."""
     columns = Columns(features)
     logits = _Network(called, columns).value(called.logits)
     shape = ", ".join(["batch", *map(str, called.logits.shape[1:])])

@@ -50,12 +50,9 @@ class Canned:
     """A canned Estimator's parts.
 
     Args:
-        name: Name of its class.
         is_v2: True if its optimizers are Keras's, False if those of `tf.compat.v1.train`.
         deep: Feature columns of its network, in the order of its input; empty if it has none.
-        linear: Feature columns of its linear model.
         activation: Its name in Keras, or the function itself; None for none.
-        combiner: Combines several values of a linear model's column.
         optimizers: By `deep` and `linear`.
     """
 
@@ -78,11 +75,7 @@ def is_canned(estimator: tf.estimator.Estimator) -> bool:
 
 
 def read(estimator: tf.estimator.Estimator) -> Canned:
-    """Reads a canned Estimator.
-
-    Raises:
-        UserCodeError: It is not canned, or a part of it cannot be converted.
-    """
+    """Reads a canned Estimator."""
     name = type(estimator).__name__.removesuffix("V2")
     function = _function(estimator)
     found = dict(inspect.getclosurevars(function).nonlocals)

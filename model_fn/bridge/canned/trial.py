@@ -20,16 +20,7 @@ from tfx_estimator.model_fn.bridge.written import load
 
 @dataclass(frozen=True)
 class Trial:
-    """The network to compare.
-
-    Args:
-        folder: With network.py, vocabularies and weights.
-        head: Kind of the head.
-        checkpoint: Of the Estimator.
-        placed: Its tensors.
-        batches: Batches of its next steps.
-        trained: The Estimator after these.
-    """
+    """The network to compare."""
 
     folder: str
     head: str

@@ -38,15 +38,7 @@ def hyperparameters(reader: Reader, applied: Applied) -> dict[str, np.ndarray]:
 def place(
     reader: Reader, weights: Mapping[str, str], training: Training, optimizers: Mapping[str, Optimizer]
 ) -> list[Placed]:
-    """Finds the place of each tensor.
-
-    Args:
-        weights: The place of each weight, by its name in the checkpoint.
-        optimizers: By part, in the order in which they are applied.
-
-    Raises:
-        UserCodeError: A tensor has no place, or a weight no tensor.
-    """
+    """Finds the place of each tensor."""
     shapes = reader.get_variable_to_shape_map()
     found = {name: Placed(Tensor(name, (), WEIGHT), at, _OF_COLUMN) for name, at in weights.items()}
     found[GLOBAL_STEP] = Placed(Tensor(GLOBAL_STEP, (), STEP), GLOBAL_STEP, _OF_COLUMN)

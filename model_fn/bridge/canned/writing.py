@@ -68,10 +68,7 @@ class Written:
     """A written network.
 
     Args:
-        text: Content of network.py.
-        files: Vocabularies, by file name.
         weights: The place of each weight, by its name in the checkpoint.
-        inputs: By the feature's name.
     """
 
     text: str
@@ -98,15 +95,7 @@ class Network:
 def write(
     canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
 ) -> Written:
-    """Writes the source.
-
-    Args:
-        features: Features of a batch of the input_fn.
-        optimizers: By `deep` and `linear`.
-
-    Raises:
-        UserCodeError: A part of the Estimator cannot be converted.
-    """
+    """Writes the source."""
     columns = Columns(features, canned.is_v2)
     lines, logits = [], []
     if canned.deep:

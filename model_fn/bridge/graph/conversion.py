@@ -25,11 +25,7 @@ GRAPH = "graph"
 
 @dataclass(frozen=True)
 class Kept:
-    """The result of a conversion.
-
-    Args:
-        placed: An entry of mapping.json for each variable.
-    """
+    """The result of a conversion."""
 
     exported: Exported
     placed: list[dict[str, Any]]
@@ -52,18 +48,7 @@ class Kept:
 
 
 def keep(folder: str, files: Sequence[str], output: str, answer: str = "") -> Kept:
-    """Writes the graph, the source of a layer over it, and the proof that its outputs are the same and that it trains.
-
-    Args:
-        folder: A SavedModel.
-        files: TFRecord files of tf.Examples to compare on.
-        output: The folder to create; it appears only when complete and proved.
-        answer: See `exported.read`.
-
-    Raises:
-        UserCodeError: Nothing in it can be trained.
-        NotEqualError: Its outputs differ, or it does not train.
-    """
+    """Writes the graph, the source of a layer over it, and the proof that it answers the same and trains."""
     exported = read(folder, answer)
     with drafted(output) as draft:
         shutil.copytree(folder, os.path.join(draft, GRAPH))

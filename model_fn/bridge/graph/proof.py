@@ -28,8 +28,6 @@ class Proof:
     """The measured differences.
 
     Args:
-        examples: Number of examples predicted by both.
-        compared: The compared and trained output.
         answers: Largest difference between export and model, relative to the largest output if that exceeds 1.
         classes: Examples whose predicted class differs.
         gradients: Number of trained weights.
@@ -57,18 +55,7 @@ class Proof:
 
 
 def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: Sequence[str], scratch: str) -> Proof:
-    """Measures the differences; it runs a training step on the model.
-
-    Args:
-        module: The written network.py.
-        model: Returned by it.
-        files: Files of evaluation examples.
-        scratch: Folder for files.
-
-    Raises:
-        DataError: The export does not take the examples.
-        UserCodeError: The output has no gradient.
-    """
+    """Measures the differences; it runs a training step on the model."""
     batches: list[Batch] = []
 
     def answers() -> Iterator[Answer]:

@@ -42,11 +42,7 @@ class Cut:
 def cut(
     graph: tf.Graph, loss: tf.Tensor, train_op: Any, examples: Collection[tf.Tensor], applied: list[Applied]
 ) -> Cut | str:
-    """Finds the cut, or returns why there is none.
-
-    Args:
-        examples: Placeholders of features and labels.
-    """
+    """Finds the cut, or returns why there is none."""
     gradients = _components(applied)
     if not gradients:
         return "its model_fn does not call an optimizer's apply_gradients"

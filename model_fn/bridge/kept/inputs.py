@@ -41,10 +41,6 @@ def read(estimator: Any, input_fn: InputFn, mode: str, count: int) -> tuple[Any,
 def placeholders(types: Any, is_any_size: bool = False) -> tuple[Any, dict[str, tf.Tensor]]:
     """Creates placeholders in the default graph.
 
-    Args:
-        types: As `read` returns.
-        is_any_size: Leave the number of examples open.
-
     Returns:
         Features and labels; and the dense placeholders, by name.
     """

@@ -118,7 +118,6 @@ class Kept(Proof):
     """The proof.
 
     Args:
-        step: Of the checkpoint.
         uncut: Why only one replica can train; empty if several can.
         left_out: Hooks, metrics and modes that are left out.
     """
@@ -150,13 +149,7 @@ def keep(
     """Writes the training's graphs, the source of a model over them, and the proof that it goes on as the Estimator.
 
     Args:
-        output: The folder to create; it appears only when complete and proved.
-        checkpoint: Without its `.index`.
         serving_input_receiver_fn: That of the Estimator's exports; without one, they take the features.
-
-    Raises:
-        UserCodeError: The model_fn cannot be kept, or the checkpoint is not its own.
-        NotEqualError: The two differ.
     """
     types, batches = inputs.read(estimator, train_input_fn, TRAIN, STEPS)
     eval_types, eval_batches = inputs.read(estimator, eval_input_fn, EVAL, STEPS)

@@ -21,12 +21,8 @@ class Applied:
     """One call of apply_gradients.
 
     Args:
-        gradients: Tensors or IndexedSlices.
-        trained: The variables that have one.
         rates: Learning rates of the optimizer, and of those that it wraps.
         before: Number of the graph's operations before the call.
-        after: The same, after it.
-        optimizers: The optimizer, and those that it wraps.
     """
 
     gradients: list[Any]

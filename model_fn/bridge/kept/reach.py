@@ -20,7 +20,6 @@ def ancestors(
     Args:
         stops: Names of tensors whose operations are not followed.
         beyond: Operations, control dependencies on which are not followed.
-        control: Follow control dependencies on others.
     """
     left = [each if isinstance(each, tf.Operation) else each.op for each in roots]
     found = set(left)

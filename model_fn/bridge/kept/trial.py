@@ -26,14 +26,7 @@ Values = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """The Estimator at a checkpoint.
-
-    Args:
-        types: Of features and labels in training.
-        batches: Of the next steps.
-        eval_types: Of features and labels in evaluation.
-        eval_batches: Of evaluation.
-    """
+    """The Estimator at a checkpoint."""
 
     estimator: Any
     checkpoint: str
@@ -84,11 +77,7 @@ class Trial:
         return proof, CUT in wrong and not wrong[CUT]
 
     def _trained(self, is_rounded: bool = False) -> tuple[Values, list[float], Values]:
-        """Trains the next steps in a session; returns the variables before, the losses, and the variables after.
-
-        Args:
-            is_rounded: Begin with weights that differ in their last digit.
-        """
+        """Trains the next steps in a session; returns the variables before, the losses, and the variables after."""
         called = call(self.estimator, self.types, TRAIN)
         variables = {each.op.name: each for each in called.graph.get_collection("variables")}
         losses = []

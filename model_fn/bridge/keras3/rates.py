@@ -21,12 +21,7 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def rate_of(options: Mapping[str, Any], train_steps: int) -> tuple[str, str]:
-    """Returns a learning rate's class definition, empty for a constant rate, and the expression for the rate.
-
-    Args:
-        options: `Optimizer.resolved()`.
-        train_steps: Step at which schedules that end with the training end.
-    """
+    """Returns a learning rate's class definition, empty for a constant rate, and the expression for the rate."""
     warmup, schedule = options["warmup_steps"], options["schedule"]
     if schedule == "constant" and not warmup:
         return "", repr(options["learning_rate"])

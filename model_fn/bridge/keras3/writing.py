@@ -92,21 +92,14 @@ class Training:
     """Content of the source.
 
     Args:
-        step: The step to resume from.
         options: `Optimizer.resolved()`.
         train_steps: Step at which schedules that end with the training end.
-        classes: Number of classes.
-        label_smoothing: As declared.
         class_weights: By label; empty is 1 for each.
-        batch: Examples of a step.
         augment: The Estimator's augmentations of images: a line for each operation.
         normalised_parts: Number of parts of a batch that the Estimator normalised separately.
         inputs: Inputs of the model: dtype and shape by name.
         alone: True for a single input, passed as a tensor; else inputs are a dict.
         own_layers: Module and name of layer classes that are not Keras's.
-        sparse: True if there are IndexedSlices gradients.
-        normalises: True if a layer normalises batches of images.
-        own_losses: True if layers add losses.
     """
 
     step: int

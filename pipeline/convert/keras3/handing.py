@@ -28,11 +28,7 @@ _TAKEN = ("training", "keras", "math", "numpy", "pathlib", "tensorflow")
 
 
 def refuse(settings: Settings) -> None:
-    """Refuses a training that cannot be written for Keras 3, before the Estimator runs.
-
-    Raises:
-        UserCodeError: The optimizer or the precision is not supported.
-    """
+    """Refuses a training that cannot be written for Keras 3, before the Estimator runs."""
     section = settings.section
     refuse_unknown(section.optimizer.resolved())
     if section.precision != FLOAT32:
@@ -55,15 +51,8 @@ def write(
 ) -> tuple[dict[str, Any], list[Placed]]:
     """Writes `model.keras`, `weights.npz`, `training.py` and the modules of custom layers into a folder.
 
-    Args:
-        exported: See `Answers.evaluation`.
-        checkpoint: The Estimator's.
-
     Returns:
         Fields of a `Proof`; and the places of tensors.
-
-    Raises:
-        UserCodeError: Keras 3 cannot build the network, or builds another one; or a module's name is taken.
     """
     section, classes = settings.section, len(settings.label_names)
     given, named = arguments_of_network(find_function(section.model or ""), classes, section.params)
@@ -100,11 +89,7 @@ def write(
 
 
 def copy(folder: str, modules: Mapping[str, str]) -> None:
-    """Copies modules, and the user's modules that they import, next to `training.py`.
-
-    Args:
-        modules: Folders by module name.
-    """
+    """Copies modules, and the user's modules that they import, next to `training.py`."""
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as copied:
         for name, home in modules.items():
             copy_modules(copied, [name], home)

@@ -45,11 +45,6 @@ Features = Mapping[str, np.ndarray]
 def convert(request: Mapping[str, Any], batches: Iterable[Batch], answers: Iterable[Answer]) -> dict[str, Any]:
     """Writes the model and its training source into a folder, and measures both.
 
-    Args:
-        request: Written by `handing`.
-        batches: Of the next steps.
-        answers: Of evaluation.
-
     Returns:
         Fields of a `Proof`; `places`: place and rule by the tensor's name; and `modules`: import folders of the modules
         of custom layers.
