@@ -7,7 +7,7 @@ import operator
 import pickle
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from tfx_estimator.model_fn.bridge.tensors import WEIGHT, Placed, Reader
 TIMES_ROUNDED, LOOSE = 30.0, 0.1
 # How often the steps are trained again if they differ, from weights that differ in their last digit.
 _AGAIN = 3
+# Kind and place of a tensor, its difference, and the part by which rounding alone moves it.
+Moved = tuple[str, str, float, float]
 
 
 def compare_answers(
@@ -90,22 +92,32 @@ def _steps(
 ) -> dict[str, Any]:
     """Trains once."""
     given, losses = enumerate(batches), list[float]()
+
+    def moved() -> Iterator[Moved]:
+        for count, tensors in itertools.groupby(trained.tensors(placed, reader), key=operator.itemgetter(0)):
+            with draws.fixed():
+                for draws.step, batch in itertools.islice(given, count - len(losses)):
+                    losses.append(float(train(batch)))
+            for _, kind, place, before, old, rounded in tensors:
+                yield kind, place, part(before, old, np.asarray(variables[place])), rounded
+
+    found = judge(moved())
+    found["next_steps"]["loss"] = difference(np.array(trained.losses), np.array(losses))
+    return found | {"draws": {"estimator": trained.draws, "keras": len(draws.made)}, "steps": len(losses)}
+
+
+def judge(moved: Iterable[Moved]) -> dict[str, Any]:
+    """Compares tensors after steps with what rounding allows, and returns fields of a `Proof`."""
     largest, wrong, compared = {"loss": 0.0}, dict[str, float](), dict[str, bool]()
-    for count, tensors in itertools.groupby(trained.tensors(placed, reader), key=operator.itemgetter(0)):
-        with draws.fixed():
-            for draws.step, batch in itertools.islice(given, count - len(losses)):
-                losses.append(float(train(batch)))
-        for _, kind, place, before, old, rounded in tensors:
-            found, most = part(before, old, np.asarray(variables[place])), MOST_OF_STEPS + TIMES_ROUNDED * rounded
-            if not found <= most:
-                wrong[place] = found
-            if most <= LOOSE:
-                largest[kind] = max(largest.get(kind, 0.0), found)
-            compared[place] = compared.get(place, False) or most <= LOOSE
-    largest["loss"] = difference(np.array(trained.losses), np.array(losses))
+    for kind, place, found, rounded in moved:
+        most = MOST_OF_STEPS + TIMES_ROUNDED * rounded
+        if not found <= most:
+            wrong[place] = found
+        if most <= LOOSE:
+            largest[kind] = max(largest.get(kind, 0.0), found)
+        compared[place] = compared.get(place, False) or most <= LOOSE
     rounding = [place for place, is_compared in compared.items() if not is_compared]
-    counts = {"estimator": trained.draws, "keras": len(draws.made)}
-    return {"next_steps": largest, "wrong": wrong, "rounding": rounding, "draws": counts, "steps": len(losses)}
+    return {"next_steps": largest, "wrong": wrong, "rounding": rounding}
 
 
 def differing_classes(old: np.ndarray, new: np.ndarray, head: str = CLASSES) -> int:

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 from tfx_estimator.model_fn.bridge.examples import files_of
-from tfx_estimator.model_fn.bridge.graph import conversion
+from tfx_estimator.model_fn.bridge.graph import conversion, proof
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 
-def keep(named: str, output: str, examples: str = "", answer: str = "") -> conversion.Kept:
+def keep(named: str, output: str, examples: str = "", answer: str = "") -> proof.Kept:
     """Keeps the graph of a SavedModel or of a run; see `graph.conversion`.
 
     Args:

@@ -17,9 +17,9 @@ from tfx_estimator.model_fn.bridge.canned import calls, model_fn, optimizers, re
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.kept import inputs
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
-from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
+from tfx_estimator.model_fn.bridge.proof import Proof, require
 from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read, write_arrays
-from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, PROOF, WEIGHTS, drafted
+from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, WEIGHTS, drafted
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
@@ -85,12 +85,10 @@ def convert(
             result = trial.compare(*given) if is_here else fresh.ask(command, *given, is_keras_3=is_keras_3)
         counts = collections.Counter(each.tensor.kind for each in placed)
         proof = Proof(**result, tensors=dict(counts), compared=compared)
-        write_json(os.path.join(draft, PROOF), proof.to_dict())
         if canned:
             also(draft, canned)
-        if not proof.holds:
-            todo = "use the code that created the Estimator when it trained"
-            raise not_equal(proof, todo if canned else f"{todo}; or keep all of it, by --to kept")
+        todo = "use the code that created the Estimator when it trained"
+        require(proof, draft, todo if canned else f"{todo}; or keep all of it, by --to kept")
     return proof
 
 

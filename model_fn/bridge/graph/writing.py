@@ -9,11 +9,8 @@ from typing import Any
 
 from tfx_estimator.model_fn.bridge.graph import parts
 from tfx_estimator.model_fn.bridge.graph.exported import Exported
+from tfx_estimator.model_fn.bridge.graph.proof import LIMITS
 
-LIMITS = (
-    "It is the inference graph: no dropout, fixed averages in normalisations, no loss and no regularisation. The "
-    "optimizer's slots are not carried over. It trains on one device, under no tf.distribute strategy."
-)
 _WIDTH = 119
 _HEADER = '''\
 """An Estimator's export as a model that Keras trains further: a layer over the SavedModel in `graph/`.

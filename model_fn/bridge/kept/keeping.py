@@ -17,11 +17,10 @@ from tfx_estimator.model_fn.bridge.kept.optimizers import scale
 from tfx_estimator.model_fn.bridge.kept.reach import of_process
 from tfx_estimator.model_fn.bridge.kept.trial import Trial
 from tfx_estimator.model_fn.bridge.kept.writing import Source
-from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
+from tfx_estimator.model_fn.bridge.proof import Proof, require
 from tfx_estimator.model_fn.bridge.steps import STEPS
-from tfx_estimator.model_fn.bridge.written import PROOF, drafted
+from tfx_estimator.model_fn.bridge.written import drafted
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line, one_line
 
 GRAPH, SERVE, EXPORT, REPLICA = "graph", "serve", "export", "replica"
@@ -185,9 +184,7 @@ def keep(
         served = sorted(writer.places.get(SERVE, {}))
         more = {"served": served, "step": step, "uncut": source.uncut, "left_out": left_out}
         kept = Kept(**{**vars(proof), **more})
-        write_json(os.path.join(draft, PROOF), kept.to_dict())
-        if not kept.holds:
-            raise not_equal(kept, "use the code that trained; give loops of the model_fn parallel_iterations=1")
+        require(kept, draft, "use the code that trained; give loops of the model_fn parallel_iterations=1")
         seeds.take_away(os.path.join(draft, GRAPH))
     return kept
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of
-from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
 
 _HEAD = '''\
 """Resumes a training in Keras 3 from step {step}, with the Estimator's model, optimizer and optimizer state.
@@ -93,7 +92,7 @@ class Training:
 
     Args:
         options: `Optimizer.resolved()`.
-        train_steps: Step at which schedules that end with the training end.
+        rate: Of the learning rate: a class definition, or nothing, and the expression.
         class_weights: By label; empty is 1 for each.
         augment: The Estimator's augmentations of images: a line for each operation.
         normalised_parts: Number of parts of a batch that the Estimator normalised separately.
@@ -104,7 +103,7 @@ class Training:
 
     step: int
     options: Mapping[str, Any]
-    train_steps: int
+    rate: tuple[str, str]
     classes: int
     label_smoothing: float
     class_weights: Sequence[float]
@@ -121,12 +120,12 @@ class Training:
 
 def source_of(training: Training) -> str:
     """Returns the text of `training.py`."""
-    rate, rate_made = rate_of(training.options, training.train_steps)
+    rate, rate_made = training.rate
     optimizer, made = optimizer_of(training.options, rate_made, training.sparse)
     images = "images" if training.alone and "image" in training.inputs else "features"
     parts = [
         _head(training, images),
-        _imports(training, "math.pi" in rate),
+        _imports(training),
         rate,
         optimizer,
         _NORMALISATION if training.normalises else "",
@@ -162,9 +161,8 @@ def _head(training: Training, images: str) -> str:
     )
 
 
-def _imports(training: Training, needs_math: bool) -> str:
-    lines = ["import math"] if needs_math else []
-    lines += ["from pathlib import Path", "", "import keras", "import numpy as np", "import tensorflow as tf"]
+def _imports(training: Training) -> str:
+    lines = ["from pathlib import Path", "", "import keras", "import numpy as np", "import tensorflow as tf"]
     if training.own_layers:
         lines += ["", *(f"from {module} import {name}" for module, name in training.own_layers)]
     return "\n".join([*lines, "", "FOLDER = Path(__file__).parent", ""])

@@ -19,12 +19,13 @@ from tfx_estimator.model_fn.step.precision import FLOAT32
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.convert.answers import Answers
+from tfx_estimator.pipeline.convert.keras3.rates import rate_of
 from tfx_estimator.pipeline.convert.new_declaration import copy_modules
 from tfx_estimator.pipeline.user_source import loader
 
 _PROCESS = "tfx_estimator.pipeline.convert.keras3.process"
 # Modules that a user's module would shadow: `training.py`, and its imports.
-_TAKEN = ("training", "keras", "math", "numpy", "pathlib", "tensorflow")
+_TAKEN = ("training", "keras", "numpy", "pathlib", "tensorflow")
 
 
 def refuse(settings: Settings) -> None:
@@ -59,7 +60,7 @@ def write(
     training = Training(
         step=step,
         options=section.optimizer.resolved(),
-        train_steps=section.train_steps or 1,
+        rate=rate_of(section.optimizer, section.train_steps or 1),
         classes=classes,
         batch=section.global_batch_size,
         augment=[_words(each) for each in section.augment],
