@@ -83,20 +83,15 @@ def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof,
                 "keep its training, by --estimator FILE:trainer_fn; or convert the run of a canned one, or of a "
                 "network of trainer.model",
             )
-        trained = conversion.Trained(
-            estimator,
-            training.checkpoint,
-            made["train_spec"].input_fn,
-            evaluation.input_fn,
-            evaluation.steps,
-        )
+        train = made["train_spec"].input_fn
         function, written = run_fn.TrainerFn.of(training.properties), list[run_fn.Written]()
 
         def also(draft: str, canned: reading.Canned) -> None:
-            given = (canned, estimator, trained.train, evaluation.exporters, to == "keras3")
+            given = (canned, estimator, train, evaluation.exporters, to == "keras3")
             written.append(run_fn.write(draft, os.path.abspath(output), function, *given))
 
-        return conversion.convert(trained, output, to == "keras3", also), written[0]
+        given = (estimator, training.checkpoint, train, evaluation.input_fn, output, evaluation.steps)
+        return conversion.convert(*given, to == "keras3", also), written[0]
 
 
 def _call(training: Training, scratch: str) -> dict[str, Any]:

@@ -7,48 +7,44 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge import fresh, session, steps
-from tfx_estimator.model_fn.bridge.canned import calls, model_fn, optimizers, reading, trial, weights, writing
+from tfx_estimator.model_fn.bridge import fresh, session, trial
+from tfx_estimator.model_fn.bridge.canned import calls, model_fn, optimizers, reading, weights, writing
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.kept import inputs
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
 from tfx_estimator.model_fn.bridge.proof import Proof, require
+from tfx_estimator.model_fn.bridge.steps import STEPS
 from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read, write_arrays
 from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, WEIGHTS, drafted
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 
-@dataclass(frozen=True)
-class Trained:
-    """An Estimator's training.
+def convert(
+    estimator: Any,
+    checkpoint: str,
+    train: InputFn,
+    evaluate: InputFn,
+    output: str,
+    steps: Optional[int] = None,
+    is_keras_3: bool = False,
+    also: Callable[[str, Canned], None] = lambda *_: None,
+) -> Proof:
+    """Writes the network's source, its weights, the Keras model, and the proof that it equals the Estimator.
 
     Args:
         estimator: Must not have trained in this process: an optimizer of Keras belongs to its first graph.
         steps: Batches of an evaluation; None is all.
+        also: Writes more of a canned Estimator into the folder.
     """
-
-    estimator: Any
-    checkpoint: str
-    train: InputFn
-    evaluate: InputFn
-    steps: Optional[int] = None
-
-
-def convert(
-    trained: Trained, output: str, is_keras_3: bool = False, also: Callable[[str, Canned], None] = lambda *_: None
-) -> Proof:
-    """Writes the network's source, its weights, the Keras model, and the proof that it equals the Estimator."""
-    estimator, checkpoint = trained.estimator, trained.checkpoint
     canned = reading.read(estimator) if reading.is_canned(estimator) else None
     reader, _ = read(checkpoint)
     described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()} if canned else {}
-    types, read_batches = inputs.read(estimator, trained.train, ModeKeys.TRAIN, steps.STEPS)
+    types, read_batches = inputs.read(estimator, train, ModeKeys.TRAIN, STEPS)
     batches = [session.Batch(*each) for each in read_batches]
     if canned:
         training = session.training(estimator, types)
@@ -68,7 +64,7 @@ def convert(
     placed = weights.place(reader, written.weights, training, described)
     with drafted(output) as draft:
         # Before a Keras model is created: one that is created in a graph breaks those that were not.
-        evaluation = session.predicting(estimator, checkpoint, trained.evaluate, written.inputs, scores)
+        evaluation = session.predicting(estimator, checkpoint, evaluate, written.inputs, scores)
         with evaluation as predicting, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
             after = training.train(checkpoint, lambda: batches, scratch)
             _write(draft, written, placed, reader)
@@ -77,7 +73,7 @@ def convert(
             held = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
             given = (
                 trial.Trial(draft, head.kind, checkpoint, held, batches, after),
-                predicting.answers(trained.steps),
+                predicting.answers(steps),
             )
             command = fresh.python(fresh.program(trial.__name__, "compare"))
             # A program of TensorFlow 1 has turned off what Keras needs.
