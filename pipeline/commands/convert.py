@@ -244,10 +244,10 @@ def _convert_canned(found: Training, output: str, named: str, to: str) -> int:
     with quiet(os.devnull), _user_errors():
         from tfx_estimator.pipeline.convert.trainer_fn import convert
 
-        proof, written = convert(found, output, to)
+        proof, (module, why) = convert(found, output, to)
     lines = [*proof.lines(), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
-    module = one_line(os.path.join(named, f"{written.name}.py"))
-    lines.append(f"continue by   the run_fn of {module}" if written.name else f"no run_fn     {written.why}")
+    file = one_line(os.path.join(named, f"{module}.py"))
+    lines.append(f"no run_fn     {why}" if why else f"continue by   the run_fn of {file}")
     say("\n".join(lines))
     return 0
 

@@ -101,14 +101,6 @@ class TrainerFn:
             return cls(module, "trainer_fn", {each: file.read(each) for each in names})
 
 
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """The written module."""
-
-    name: str = ""
-    why: str = ""
-
-
 def write(
     folder: str,
     converted: str,
@@ -118,8 +110,8 @@ def write(
     train: InputFn,
     exporters: Any,
     is_keras_3: bool,
-) -> Written:
-    """Writes the module, and the user's own modules next to it, if it can be converted.
+) -> tuple[str, str]:
+    """Writes the module, and the user's own next to it; returns its name, or why there is none.
 
     Args:
         converted: Final path of that folder.
@@ -134,10 +126,8 @@ def write(
         "this head has other signatures than those of classes and numbers": not served <= _KNOWN[canned.head.kind],
     }
     if why := next((why for why, holds in reasons.items() if holds), ""):
-        return Written(why=why)
+        return "", why
     name = f"{function.module.rpartition('.')[2]}_keras"
-    while f"{name}.py" in function.files:
-        name += "_"
     text = _HEADER.format(
         function=f"{function.module}.{function.name}",
         module=function.module,
@@ -151,7 +141,7 @@ def write(
     for file, content in {**function.files, f"{name}.py": "\n\n".join(body).encode()}.items():
         with open(os.path.join(folder, file), "wb") as target:
             target.write(content)
-    return Written(name)
+    return name, ""
 
 
 def _signatures(estimator: Any, input_fn: InputFn) -> tuple[bool, dict[str, tuple[str, dict[str, str]]]]:

@@ -67,8 +67,8 @@ def find(named: str) -> Optional[Training]:
     return Training(name, *source.last_checkpoint(folder), properties, inputs)
 
 
-def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof, run_fn.Written]:
-    """Converts the Estimator that the trainer_fn returns, and writes the run_fn that replaces it."""
+def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof, tuple[str, str]]:
+    """Converts the Estimator of a trainer_fn; writes the run_fn in its place, and returns its name or why there is none."""
     bring_back_estimator()
     source.show_tensorflow_1(source.settings_of(training.properties))
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
@@ -84,7 +84,7 @@ def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof,
                 "network of trainer.model",
             )
         train = made["train_spec"].input_fn
-        function, written = run_fn.TrainerFn.of(training.properties), list[run_fn.Written]()
+        function, written = run_fn.TrainerFn.of(training.properties), list[tuple[str, str]]()
 
         def also(draft: str, canned: reading.Canned) -> None:
             given = (canned, estimator, train, evaluation.exporters, to == "keras3")

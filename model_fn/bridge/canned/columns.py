@@ -66,8 +66,6 @@ class Columns:
         """Returns the expression of a column's contribution to a linear model's logits."""
         own, scope = f"linear_{clean(column.name)}", "linear/linear_model"
         weights = f"{scope}/{clean(column.name)}/weights"
-        if "SharedEmbeddingColumn" in _kind(column):
-            raise refused(f"the column {column.name!r}, a shared embedding of a linear model,")
         if hasattr(column, "num_buckets"):
             name = self.layer(own)
             self.weights[weights] = f"{name}/rows"
@@ -91,7 +89,6 @@ class Columns:
         if kind == "IndicatorColumn":
             return self._hot(column.categorical_column, name)
         if kind == "EmbeddingColumn":
-            self._check_lookup(column)
             name = self.layer(name)
             self.weights[f"{scope}/{clean(column.name)}/embedding_weights"] = f"{name}/rows"
             options: dict[str, Any] = {} if column.trainable and is_trained else {"trainable": False}
@@ -148,7 +145,6 @@ class Columns:
         self, column: Any, shared: str, weights: str, rows: int, units: int, initializer: Any, is_trained: bool
     ) -> str:
         """Returns a call of the layer that all columns of a shared embedding use."""
-        self._check_lookup(column)
         if shared not in self._shared:
             layer = self._shared[shared] = self.variable(f"{shared}_rows")
             self.parts.add("Bag")
@@ -181,16 +177,10 @@ class Columns:
             return None
         return Source(call(f"tf.keras.initializers.{kind.__name__}", **options))
 
-    def _check_lookup(self, column: Any) -> None:
-        if not column.use_safe_embedding_lookup:
-            raise refused(f"use_safe_embedding_lookup=False of the column {column.name!r}")
-
     def _weighted(self, column: Any) -> str:
         """Returns the ids of a column, with their weights if it has any."""
         if _kind(column) != "WeightedCategoricalColumn":
             return self.ids(column)
-        if column.dtype != tf.float32:
-            raise refused(f"the weights of the column {column.name!r}, of {column.dtype.name},")
         weights = self.input(column.weight_feature_key, "float32", None)
         return f"[{self.ids(column.categorical_column)}, {weights}]"
 
@@ -254,8 +244,6 @@ class Columns:
         return self._lookup(column, name, [each.decode() if isinstance(each, bytes) else each for each in words])
 
     def _filed(self, column: Any, name: str) -> str:
-        if getattr(column, "file_format", None):
-            raise refused(f"the vocabulary of the column {column.name!r}, of the format {column.file_format},")
         with tf.io.gfile.GFile(column.vocabulary_file, "rb") as file:
             # Like TensorFlow's table: lines end only with \n, and each \r is dropped.
             lines = file.read().decode().replace("\r", "").removesuffix("\n").split("\n")[: column.vocabulary_size]
@@ -263,8 +251,6 @@ class Columns:
 
     def _lookup(self, column: Any, name: str, words: list) -> str:
         is_text, buckets = column.dtype == tf.string, column.num_oov_buckets
-        if not is_text and buckets > 1:
-            raise refused(f"num_oov_buckets of the column {column.name!r}, whose words are numbers,")
         self.parts.add("WordIds")
         value = self._category(column.key, column.dtype)
         known: Any = words
