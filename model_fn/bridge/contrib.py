@@ -17,12 +17,7 @@ _HEADS = "tensorflow_estimator.python.estimator.canned.head"
 
 
 class _Row(NamedTuple):
-    """Where a module's names are today.
-
-    Args:
-        places: Modules that have them under the same names.
-        renamed: Names -> module:name, for those that have another.
-    """
+    """Where a module's names are today: modules that have them, and module:name of those that have another."""
 
     places: tuple[str, ...] = ()
     renamed: dict[str, str] = {}

@@ -77,11 +77,7 @@ def python(program: str) -> list[str]:
 
 
 def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> Any:
-    """Runs a command and returns its result.
-
-    Args:
-        given: Names of its input files; the command's further arguments are their paths and that of the result.
-    """
+    """Runs a command on files of a shared folder, whose paths and that of its result it gets; returns the result."""
     files = [os.path.join(scratch, name) for name in (*given, RESULT)]
     log, result = os.path.join(scratch, "log"), files[-1]
     environment = {**os.environ, **({KERAS: "0"} if is_keras_3 else {}), _GPUS: "-1"}

@@ -22,11 +22,7 @@ LOGITS = "logits"
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A batch of an input_fn.
-
-    Args:
-        features: Arrays, or SparseTensorValues.
-    """
+    """A batch of an input_fn: arrays, or SparseTensorValues."""
 
     features: dict[str, Any]
     labels: Any
@@ -123,11 +119,7 @@ def training(
     types: Any,
     watch: Callable[[tf.Graph], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Training:
-    """Makes the training graph.
-
-    Args:
-        watch: Returns a context in which the model_fn is called.
-    """
+    """Makes the training graph; `watch` returns a context in which the model_fn is called."""
     draws = Draws()
     with tf.Graph().as_default() as graph:
         tf.compat.v1.train.create_global_step()

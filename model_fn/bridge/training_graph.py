@@ -54,11 +54,7 @@ def look(
     train_steps: int,
     feed: Optional[Mapping[Any, Any]] = None,
 ) -> Training:
-    """Reads the training of a session whose variables are those of a checkpoint; it may change them.
-
-    Args:
-        feed: A batch, on which a rate may depend: it may be computed after the updates of a normalisation's averages.
-    """
+    """Reads the training of a session with a checkpoint's variables, which may change; a rate may depend on `feed`."""
     optimizer, row = _optimizer(applied)
     found = slots_of(optimizer, row, tf.compat.v1.trainable_variables())
     slots = {name: (weight, slot.ours) for name, (weight, slot) in found.items()}

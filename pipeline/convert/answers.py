@@ -41,11 +41,7 @@ class Answers:
     training: Optional[Training] = None
 
     def evaluation(self, exported: str) -> Iterator[Answer]:
-        """Yields its outputs of the evaluation examples, and those of the exported model.
-
-        Args:
-            exported: Folder of the SavedModel of that checkpoint; empty if there is none.
-        """
+        """Yields its outputs of the evaluation examples, and those of the exported model, if there is one."""
         reader = self.declared.reader
         for (features, _), output in zip(reader.input_fn(ModeKeys.EVAL).as_numpy_iterator(), self.outputs):
             yield ESTIMATOR, self.compared, Batch(features, None), output

@@ -50,11 +50,7 @@ def convert(
     replacement: Optional[Replacement] = None,
     patterns: Optional[Mapping[str, Optional[str]]] = None,
 ) -> Proof:
-    """Writes the Keras model, the state to resume from, and the proof that it equals the Estimator.
-
-    Args:
-        to: Keras 2, with a checkpoint of our Keras paths and a declaration; or Keras 3, with source that resumes.
-    """
+    """Writes the Keras model, the state to resume from, and the proof that it equals the Estimator."""
     show_tensorflow_1(source.settings)
     require(source.settings.section.model or "", replacement)
     old = source.settings.with_trainer(train_steps=source.last_step, train_epochs=None)

@@ -13,11 +13,7 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 
 def keep(named: str, output: str, examples: str = "", answer: str = "") -> proof.Kept:
-    """Keeps the graph of a SavedModel or of a run; see `graph.conversion`.
-
-    Args:
-        named: A SavedModel, a folder of versions, for the newest one, or a run: see `source.find`.
-    """
+    """Keeps the graph of a SavedModel, of the newest of its versions, or of a run; see `graph.conversion`."""
     folder, of_run = _find(named)
     if not (examples or of_run):
         raise DeclarationError(

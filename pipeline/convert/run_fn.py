@@ -77,11 +77,7 @@ _OF_CLASSES = {"scores": "probabilities", "classes": "all_classes"}
 
 @dataclasses.dataclass(frozen=True)
 class TrainerFn:
-    """A user's trainer_fn.
-
-    Args:
-        files: The modules that TFX has packed, by file name; empty if it is imported from elsewhere.
-    """
+    """A user's trainer_fn, with the modules that TFX packed, by file name; none if it is imported from elsewhere."""
 
     module: str
     name: str
@@ -111,11 +107,7 @@ def write(
     exporters: Any,
     is_keras_3: bool,
 ) -> tuple[str, str]:
-    """Writes the module, and the user's own next to it; returns its name, or why there is none.
-
-    Args:
-        converted: Final path of that folder.
-    """
+    """Writes the module, and the user's own next to it; returns its name, or why there is none."""
     is_dataset, signatures = _signatures(estimator, train)
     served = {answer for _, outputs in signatures.values() for answer in outputs.values()}
     reasons = {

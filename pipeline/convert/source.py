@@ -160,11 +160,7 @@ def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
 def describe(
     store: Any, execution: metadata_store_pb2.Execution, moved: Mapping[str, str]
 ) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
-    """Returns the properties of an execution, its input artifacts, and its output URIs.
-
-    Args:
-        moved: Current URIs of artifacts, by the URI in ML Metadata.
-    """
+    """Returns an execution's properties, input artifacts, and output URIs; `moved` has current URIs by old ones."""
     handle = types.SimpleNamespace(store=store)
     read, wrote = (get(handle, execution.id) for get in (get_input_artifacts, get_output_artifacts))
     for each in (each for found in (read, wrote) for artifacts in found.values() for each in artifacts):

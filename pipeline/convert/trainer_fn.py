@@ -27,11 +27,7 @@ _NODE, _TRAINER = "node", ".Trainer"
 
 @dataclass(frozen=True)
 class Training:
-    """A training by a trainer_fn.
-
-    Args:
-        checkpoint: Its last checkpoint, without `.index`.
-    """
+    """A training by a trainer_fn."""
 
     name: str
     checkpoint: str
@@ -41,12 +37,7 @@ class Training:
 
 
 def find(named: str) -> Optional[Training]:
-    """Finds the last training of a trainer_fn; None if a declared network was trained.
-
-    Args:
-        named: A pipeline's folder, or a run's log folder; for another TFX pipeline, its ML Metadata database, or a
-            folder with metadata.sqlite.
-    """
+    """Finds the last training by a trainer_fn, of a run or an ML Metadata database; None if a network was trained."""
     if database := _own_database(named):
         name, (properties, inputs, outputs) = _own_training(database)
         folder = outputs.get(standard_component_specs.MODEL_RUN_KEY, "")
@@ -68,7 +59,7 @@ def find(named: str) -> Optional[Training]:
 
 
 def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof, tuple[str, str]]:
-    """Converts the Estimator of a trainer_fn; writes the run_fn in its place, and returns its name or why there is none."""
+    """Converts a trainer_fn's Estimator, and writes a run_fn in its place; returns its name or why there is none."""
     bring_back_estimator()
     source.show_tensorflow_1(source.settings_of(training.properties))
     from tfx_estimator.model_fn.bridge.canned import conversion, reading

@@ -23,11 +23,7 @@ _KERAS = "tf.keras.layers"
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """An input of the network.
-
-    Args:
-        width: Values of an example; None is any number of them.
-    """
+    """An input of the network; of any number of values in an example if its width is None."""
 
     dtype: str
     width: Optional[int]
@@ -76,11 +72,7 @@ class Columns:
         return f"{call(f'{_KERAS}.Dense', units, use_bias=False, name=name)}({values})"
 
     def dense(self, column: Any, name: str, scope: str, is_trained: bool = True) -> str:
-        """Returns the expression of a dense column's values.
-
-        Args:
-            is_trained: Whether the optimizer trains those that are trainable.
-        """
+        """Returns the expression of a dense column's values, with a layer of this name and variables of this scope."""
         kind = _kind(column)
         if kind == "NumericColumn":
             return self._number(column)

@@ -65,11 +65,7 @@ _KERAS_3 = "from 2.16 on, with its Keras 3"
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """A written network.
-
-    Args:
-        weights: The place of each weight, by its name in the checkpoint.
-    """
+    """A written network; `weights` has each weight's place, by its name in the checkpoint."""
 
     text: str
     files: dict[str, list[str]]

@@ -102,9 +102,8 @@ def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: 
         raise DataError("there is no evaluation example", expected="one at least", todo="name some by --examples")
     still = _step(model, batches[0], exported.output)
     kept, count = _kept(exported, module, model, batches[0], scratch), len(model.trainable_weights)
-    tensors = {"variable": len(model.weights)}
-    more = {"compared": exported.output, "tensors": tensors, "steps": 1, "signature": exported.signature}
-    return Kept(**found, **more, gradients=count, still=still, kept=kept)
+    found |= {"compared": exported.output, "tensors": {"variable": len(model.weights)}, "signature": exported.signature}
+    return Kept(**found, gradients=count, still=still, kept=kept)
 
 
 def _step(model: tf.keras.Model, batch: Batch, output: str) -> list[str]:

@@ -145,11 +145,7 @@ def keep(
     checkpoint: str,
     serving_input_receiver_fn: Optional[Callable[[], Any]] = None,
 ) -> Kept:
-    """Writes the training's graphs, the source of a model over them, and the proof that it goes on as the Estimator.
-
-    Args:
-        serving_input_receiver_fn: That of the Estimator's exports; without one, they take the features.
-    """
+    """Writes the training's graphs, the source of a model over them, and the proof that it goes on as the Estimator."""
     types, batches = inputs.read(estimator, train_input_fn, TRAIN, STEPS)
     eval_types, eval_batches = inputs.read(estimator, eval_input_fn, EVAL, STEPS)
     train, modes, left_out = call(estimator, types, TRAIN), dict[str, Called](), list[str]()

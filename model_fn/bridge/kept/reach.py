@@ -15,12 +15,7 @@ _OF_PROCESS = re.compile(r"(Eager)?PyFunc(Stateless)?|OneShotIterator")
 def ancestors(
     roots: Iterable[Any], stops: Collection[str] = (), beyond: Set[tf.Operation] = frozenset(), control: bool = True
 ) -> set[tf.Operation]:
-    """Returns the operations of tensors or operations, and all that they depend on.
-
-    Args:
-        stops: Names of tensors whose operations are not followed.
-        beyond: Operations, control dependencies on which are not followed.
-    """
+    """Returns the operations of these and all that they depend on, but by tensors `stops` or by control on `beyond`."""
     left = [each if isinstance(each, tf.Operation) else each.op for each in roots]
     found = set(left)
     while left:

@@ -80,11 +80,7 @@ def refuse_unknown(options: Mapping[str, Any]) -> None:
 
 
 def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[str, str]:
-    """Returns an optimizer's class definition, empty for Keras's own, and the expression that constructs it.
-
-    Args:
-        sparse: True if there are IndexedSlices gradients, as for embeddings.
-    """
+    """Returns an optimizer's class definition, empty for Keras's own, and the expression that constructs it."""
     name = options["name"]
     kind = ROWS[name].keras
     takes = [each.name for each in ROWS[name].options if each.name != "initial_accumulator_value"]

@@ -50,11 +50,7 @@ def write(
     checkpoint: str,
     step: int,
 ) -> tuple[dict[str, Any], list[Placed]]:
-    """Writes `model.keras`, `weights.npz`, `training.py` and the modules of custom layers into a folder.
-
-    Returns:
-        Fields of a `Proof`; and the places of tensors.
-    """
+    """Writes model, weights, `training.py` and modules of layers; returns fields of a `Proof`, and places."""
     section, classes = settings.section, len(settings.label_names)
     given, named = arguments_of_network(find_function(section.model or ""), classes, section.params)
     training = Training(
