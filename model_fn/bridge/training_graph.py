@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied
-from tfx_estimator.model_fn.bridge.kept.reach import ancestors
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors, descendants
 from tfx_estimator.model_fn.bridge.optimizers import Option, Row, numbers_of, row_of, saved_name, slots_of
 from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -100,12 +100,7 @@ def _optimizer(applied: Sequence[Applied]) -> tuple[Any, Row]:
 
 def _clips(reached: set[tf.Operation]) -> list[str]:
     """Returns the clipping functions applied to gradients, unlike those in layers, before the gradients."""
-    found = {each for each in reached if _GRADIENT.search(each.name)}
-    left = list(found)
-    while left:
-        new = {op for each in left.pop().outputs for op in each.consumers()} & reached - found
-        found |= new
-        left += new
+    found = descendants({each for each in reached if _GRADIENT.search(each.name)}) & reached
     names = [each.name for each in found if not _GRADIENT.search(each.name)]
     return sorted({match[1] for name in names if (match := _CLIP.search(name))})
 

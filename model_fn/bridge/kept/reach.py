@@ -27,6 +27,16 @@ def ancestors(
     return found
 
 
+def descendants(ops: Set[tf.Operation], stops: Collection[str] = ()) -> set[tf.Operation]:
+    """Returns operations, and those that take their values, but for the values of `stops`."""
+    left, found = list(ops), set(ops)
+    while left:
+        new = {op for each in left.pop().outputs if each.name not in stops for op in each.consumers()} - found
+        found |= new
+        left += new
+    return found
+
+
 def of_process(graph: tf.Graph, roots: Iterable[Any]) -> str:
     """Returns the type of an operation, on which these depend, that works in this process alone; empty if none does."""
     library = {each.signature.name: each for each in graph.as_graph_def().library.function}
