@@ -31,11 +31,11 @@ Calls = dict[Any, "Call"]
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call of a layer, or of `input_layer`.
+    """A call of a layer, of `linear_model`, or of `input_layer`.
 
     Args:
-        given: The tensor; of `input_layer`, the features.
-        layer: None for `input_layer`.
+        given: The tensor; of columns, the features.
+        layer: None for `input_layer` and DenseFeatures.
         variables: Those of each column, in the order of the output.
     """
 
@@ -177,13 +177,14 @@ def _is_of(prediction: tf.Tensor, name: str) -> bool:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[Calls]:
-    """Records the calls of `input_layer`, of known layers and of `tf.nn.dropout` in this context."""
+    """Records the calls of columns, of known layers and of `tf.nn.dropout` in this context."""
     from tensorflow.python.feature_column import feature_column
 
     found: Calls = {}
     places = (tf.compat.v1.layers, tf.keras.layers, tf.compat.v1.keras.layers)
     kinds = {getattr(place, name) for place in places for name in (DENSE, DROPOUT, NORM)}
-    joined = feature_column._internal_input_layer
+    of_columns = {place.DenseFeatures for place in places[1:]}
+    joined, linear = feature_column._internal_input_layer, feature_column._LinearModel
 
     def recording(made: Any) -> Any:
         def called(layer: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -193,6 +194,12 @@ def recorded() -> Iterator[Calls]:
                 if tf.is_tensor(is_training):
                     is_training = tf.get_static_value(is_training)
                 found[result.ref()] = Call(inputs, layer, bool(is_training))
+            elif type(layer) in of_columns:
+                variables = layer._state_manager._cols_to_vars_map
+                columns = {each: [*variables[each].values()] for each in layer._feature_columns}
+                found[result.ref()] = Call(dict(inputs), variables=columns)
+            elif type(layer) is linear:
+                found[result.ref()] = Call(dict(inputs), layer, variables=layer.cols_to_vars())
             return result
 
         return called
@@ -220,6 +227,8 @@ def recorded() -> Iterator[Calls]:
         stack.enter_context(mock.patch.object(feature_column, joined.__name__, joining))
         for place in (tf.nn, tf.compat.v1.nn):
             stack.enter_context(mock.patch.object(place, "dropout", dropping(place.dropout)))
-        for kind in {base for each in kinds for base in each.__mro__ if "__call__" in vars(base)}:
+        for kind in {
+            base for each in (*kinds, *of_columns, linear) for base in each.__mro__ if "__call__" in vars(base)
+        }:
             stack.enter_context(mock.patch.object(kind, "__call__", recording(vars(kind)["__call__"])))
         yield found

@@ -56,23 +56,31 @@ class Columns:
 
     def deep(self, column: Any) -> str:
         """Returns the expression of a dense column's values in the network's input."""
-        return self.dense(column, f"deep_{clean(column.name)}", "dnn/input_from_feature_columns/input_layer")
+        own = clean(getattr(column, "shared_embedding_collection_name", column.name))
+        variable = f"dnn/input_from_feature_columns/input_layer/{own}/embedding_weights"
+        return self.dense(column, f"deep_{clean(column.name)}", variable)
 
-    def linear(self, column: Any, units: int, combiner: str) -> str:
-        """Returns the expression of a column's contribution to a linear model's logits."""
-        own, scope = f"linear_{clean(column.name)}", "linear/linear_model"
-        weights = f"{scope}/{clean(column.name)}/weights"
+    def linear(self, column: Any, units: int, combiner: str, scope: str = "linear/linear_model") -> str:
+        """Returns the expression of a column's contribution to a linear model of this scope."""
+        own, inner = f"linear_{clean(column.name)}", f"{scope}/{clean(column.name)}"
         if hasattr(column, "num_buckets"):
             name = self.layer(own)
-            self.weights[weights] = f"{name}/rows"
+            self.weights[f"{inner}/weights"] = f"{name}/rows"
             return self._bag(column, column.num_buckets, units, name, combiner=combiner)
-        values = self.dense(column, f"{own}_input", scope)
+        values = self.dense(column, f"{own}_input", f"{inner}/embedding_weights")
         name = self.layer(own)
-        self.weights[weights] = f"{name}/kernel"
+        self.weights[f"{inner}/weights"] = f"{name}/kernel"
         return f"{call(f'{_KERAS}.Dense', units, use_bias=False, name=name)}({values})"
 
-    def dense(self, column: Any, name: str, scope: str, is_trained: bool = True) -> str:
-        """Returns the expression of a dense column's values, with a layer of this name and variables of this scope."""
+    def total(self, added: list[str], bias: str) -> list[str]:
+        """Returns the lines of a linear model's call, after its variable, of contributions and a bias of this name."""
+        self.parts.add("Total")
+        name = self.layer("linear_bias")
+        self.weights[bias] = f"{name}/bias"
+        return [f"{call('Total', name=name)}(", "    [", *(f"        {each}," for each in added), "    ]", ")"]
+
+    def dense(self, column: Any, name: str, variable: str, is_trained: bool = True) -> str:
+        """Returns the expression of a dense column's values, with a layer of this name and a variable of that."""
         kind = _kind(column)
         if kind == "NumericColumn":
             return self._number(column)
@@ -82,7 +90,7 @@ class Columns:
             return self._hot(column.categorical_column, name)
         if kind == "EmbeddingColumn":
             name = self.layer(name)
-            self.weights[f"{scope}/{clean(column.name)}/embedding_weights"] = f"{name}/rows"
+            self.weights[variable] = f"{name}/rows"
             options: dict[str, Any] = {} if column.trainable and is_trained else {"trainable": False}
             inner = column.categorical_column
             options |= self._options(column, column.initializer, name)
@@ -95,7 +103,7 @@ class Columns:
             shared = column.shared_embedding_collection_name
             rows = column.categorical_column.num_buckets
             given = (rows, column.dimension, column.initializer, column.trainable and is_trained)
-            return self._share(column, shared, f"{scope}/{clean(shared)}/embedding_weights", *given)
+            return self._share(column, shared, variable, *given)
         raise refused(f"the column {column.name!r}, a {kind},")
 
     def _number(self, column: Any) -> str:

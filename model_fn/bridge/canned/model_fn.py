@@ -114,17 +114,31 @@ class _Network:
         values = []
         for column, variables in call.variables.items():
             names = [saved_name(each) for each in variables]
-            scope = names[0].rsplit("/", 2)[0] if names else ""
             is_trained = not self._called.trained.isdisjoint(names)
-            values.append(self._columns.dense(column, f"deep_{clean(column.name)}", scope, is_trained))
-        for key in self._columns.inputs.keys() & call.given.keys():
-            if call.given[key] is not self._called.training.given[0].get(key):
-                raise refused(f"the feature {key!r}, which the model_fn computes,", "compute it in the input_fn")
+            values.append(self._columns.dense(column, f"deep_{clean(column.name)}", "".join(names[:1]), is_trained))
+        self._check_features(call)
         if len(values) == 1:
             return self._columns.line("input_layer", values[0])
         name = self._columns.layer("input_layer")
         made = written(f"{KERAS}.Concatenate", name=name)
         self._columns.lines += [f"{(own := self._columns.variable(name))} = {made}(", *writing.listed(values), ")"]
+        return own
+
+    def _check_features(self, call: Call) -> None:
+        for key in self._columns.inputs.keys() & call.given.keys():
+            if call.given[key] is not self._called.training.given[0].get(key):
+                raise refused(f"the feature {key!r}, which the model_fn computes,", "compute it in the input_fn")
+
+    def _linear(self, call: Call) -> str:
+        """Writes a linear_model."""
+        variables = dict(call.variables)
+        bias = saved_name(variables.pop("bias")[0])
+        inner = next(iter(call.layer._column_layers.values()))
+        given = inner._units, inner._sparse_combiner, bias.rpartition("/")[0]
+        columns = sorted(variables, key=lambda column: column.name)
+        first, *more = self._columns.total([self._columns.linear(each, *given) for each in columns], bias)
+        self._check_features(call)
+        self._columns.lines += [f"{(own := self._columns.variable('linear'))} = {first}", *more]
         return own
 
     def _computed(self, tensor: tf.Tensor) -> str:
@@ -189,3 +203,4 @@ class _Network:
 
 
 _WRITERS = {calls.DENSE: _Network._dense, calls.DROPOUT: _Network._dropout, calls.NORM: _Network._norm}
+_WRITERS["_LinearModel"] = _Network._linear

@@ -99,10 +99,8 @@ def write(
         logits.append("deep")
     if canned.linear:
         added = [columns.linear(column, canned.head.units, canned.combiner) for column in canned.linear]
-        columns.parts.add("Total")
-        name = columns.layer("linear_bias")
-        columns.weights["linear/linear_model/bias_weights"] = f"{name}/bias"
-        lines += [f"linear = {call('Total', name=name)}(", *listed(added), ")"]
+        first, *more = columns.total(added, "linear/linear_model/bias_weights")
+        lines += [f"linear = {first}", *more]
         logits.append("linear")
     both = logits[0]
     if len(logits) > 1:

@@ -126,6 +126,20 @@ def penalties(features: Any, labels: Any, mode: str) -> Any:
     return spec(mode, logits, loss)
 
 
+def census(features: Any, labels: Any, mode: str) -> Any:
+    """A wide and deep one, as people write it by hand; its embeddings in a layer of Keras."""
+    buckets = column.bucketized_column(column.numeric_column("width"), [0.3, 0.6])
+    wide = [kinds(), buckets, column.crossed_column([buckets, "other"], 20), column.numeric_column("sizes", (2,))]
+    linear = v1.feature_column.linear_model(features, wide, units=3, sparse_combiner="sqrtn")
+    deep = [
+        column.embedding_column(kinds(), 3),
+        column.numeric_column("width"),
+        column.indicator_column(kinds("other")),
+    ]
+    net = layers.dense(tf.keras.layers.DenseFeatures(deep)(features), 5, tf.nn.relu)
+    return of_classes(mode, labels, layers.dense(net, 3) + linear, lambda loss: trained(loss, train.FtrlOptimizer(0.1)))
+
+
 def price(features: Any, labels: Any, mode: str) -> Any:
     """Two towers, whose product in the unit of the labels is predicted."""
     one = layers.dense(features["sizes"], 4)
@@ -185,6 +199,8 @@ def test_the_logits_and_the_next_steps_equal_the_model_fns(model_dir: Path, tmp_
     [
         (wide, "keras2", {"weight": 9, "slot": 10, "hyperparameter": 2, "step": 1}),
         (penalties, "keras2", {"weight": 5, "slot": 5, "step": 1}),
+        (census, "keras2", {"weight": 10, "slot": 20, "step": 1}),
+        pytest.param(census, "keras3", {"weight": 10, "slot": 20, "step": 1}, marks=needs_keras_3),
         pytest.param(penalties, "keras3", {"weight": 5, "slot": 5, "step": 1}, marks=needs_keras_3),
     ],
 )
