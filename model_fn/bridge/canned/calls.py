@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
 import itertools
@@ -22,9 +23,10 @@ from tfx_estimator.model_fn.bridge.kept.inputs import placeholders
 from tfx_estimator.model_fn.bridge.optimizers import saved_name
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
-DENSE, DROPOUT, NORM = "Dense", "Dropout", "BatchNormalization"
-# The scope of what tf.gradients creates.
-_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
+DENSE, DROPOUT, NORM, CONV, FLATTEN = "Dense", "Dropout", "BatchNormalization", "Conv2D", "Flatten"
+POOLS = ("MaxPooling2D", "AveragePooling2D")
+# The scopes of what tf.gradients and a tape create.
+_GRADIENTS = re.compile(r"(?:^|/)(gradients(?:_\d+)?|gradient_tape)/")
 # By an output.
 Calls = dict[Any, "Call"]
 
@@ -91,14 +93,20 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
     training = session.training(estimator, types, watch)
     calls, restore = found
     optimizers = [each for applied in training.applied for each in applied.optimizers]
-    if len(optimizers) != 1 or not isinstance(optimizers[0], tf.compat.v1.train.Optimizer):
+    if len(optimizers) != 1:
         kinds = " and ".join(f"{type(each).__module__}.{type(each).__name__}" for each in optimizers) or "none"
-        raise refused(f"a model_fn that trains by {kinds}, in place of one optimizer of tf.compat.v1.train,")
+        raise refused(f"a model_fn that trains by {kinds}, in place of one optimizer,")
     for each in training.applied[0].gradients:
         op = (each.values if isinstance(each, tf.IndexedSlices) else each).op
         if not _GRADIENTS.search(op.name):
             raise refused(f"a gradient that the model_fn changes before it applies it, by {op.name},")
-    restore(optimizers[0])
+    # One of Keras has variables by now: `numbers_of` finds them in the old one.
+    optimizer = copy.copy(optimizers[0])
+    if hyper := getattr(optimizer, "_hyper", None):
+        optimizer._hyper = {
+            name: _first(each) if isinstance(each, tf.Variable) else each for name, each in hyper.items()
+        }
+    restore(optimizer)
     features, labels = training.given
     if not isinstance(features, dict) or not isinstance(labels, tf.Tensor):
         raise refused("an input_fn without a dict of features and a tensor of labels")
@@ -110,7 +118,12 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
     if len(weights) > 1:
         raise refused(f"a loss of several features, {' and '.join(weights)},")
     trained = frozenset(saved_name(each) for each in training.applied[0].trained)
-    return Called(training, optimizers[0], calls, trained, dense, labels, logits, *(weights or [None]))
+    return Called(training, optimizer, calls, trained, dense, labels, logits, *(weights or [None]))
+
+
+def _first(variable: tf.Variable) -> float:
+    """Returns the shortest decimal that equals a variable's initial value."""
+    return float(str(np.float32(tf.get_static_value(variable._initial_value))))
 
 
 def reached(roots: Sequence[tf.Tensor], stops: Collection[Any]) -> list[tf.Tensor]:
@@ -182,7 +195,7 @@ def recorded() -> Iterator[Calls]:
 
     found: Calls = {}
     places = (tf.compat.v1.layers, tf.keras.layers, tf.compat.v1.keras.layers)
-    kinds = {getattr(place, name) for place in places for name in (DENSE, DROPOUT, NORM)}
+    kinds = {getattr(place, name) for place in places for name in (DENSE, DROPOUT, NORM, CONV, FLATTEN, *POOLS)}
     of_columns = {place.DenseFeatures for place in places[1:]}
     joined, linear = feature_column._internal_input_layer, feature_column._LinearModel
 

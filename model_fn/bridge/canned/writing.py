@@ -127,7 +127,11 @@ def compose(network: Network, optimizers: Mapping[str, Optimizer], is_keras_3: b
         *columns.lines,
         f"return EstimatorModel(inputs=inputs, outputs={network.logits}, name={literal(_snake(network.name))})",
     ]
-    own = {each.kind for each in optimizers.values()} if is_keras_3 else set()
+    own = (
+        ({each.kind for each in optimizers.values()} | columns.parts) & vars(parts_keras3).keys()
+        if is_keras_3
+        else set()
+    )
     if not is_keras_3:
         columns.parts |= OWN & {each.kind for each in optimizers.values()}
     body = [

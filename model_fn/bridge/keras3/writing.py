@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfx_estimator.model_fn.bridge.canned import parts_keras3
 from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of
 
 _HEAD = '''\
@@ -48,24 +50,6 @@ _NORMALISE = """\
         if type(layer) is keras.layers.BatchNormalization:
             layer.__class__ = BatchNormalization
 """
-_NORMALISATION = '''\
-@keras.saving.register_keras_serializable("training")
-class BatchNormalization(keras.layers.BatchNormalization):
-    """Normalises images in training by TensorFlow's fused operation, like Keras 2 and the Estimator.
-
-    Keras 3 uses several operations, and averages the biased variance of a batch, which is smaller.
-    """
-
-    def call(self, inputs, training=None, mask=None):
-        if not (training and self.trainable) or len(inputs.shape) != 4 or self.axis not in (-1, 3):
-            return super().call(inputs, training=training, mask=mask)
-        gamma = self.gamma if self.scale else tf.ones_like(self.moving_mean)
-        beta = self.beta if self.center else tf.zeros_like(self.moving_mean)
-        outputs, *moments = tf.compat.v1.nn.fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon)
-        for average, moment in zip((self.moving_mean, self.moving_variance), moments):
-            average.assign_sub((average - moment) * (1.0 - self.momentum))
-        return outputs
-'''
 _STEP = '''\
 @tf.function
 def train_step(model, optimizer, {images}, labels):
@@ -128,7 +112,7 @@ def source_of(training: Training) -> str:
         _imports(training),
         rate,
         optimizer,
-        _NORMALISATION if training.normalises else "",
+        _normalisation() if training.normalises else "",
         _load(training, made),
         _loss(training),
         _STEP.format(images=images, more=_more(training)),
@@ -158,6 +142,13 @@ def _head(training: Training, images: str) -> str:
         batch=training.batch,
         more=more,
         fit=_NO_FIT if training.options["weight_decay"] else _FIT,
+    )
+
+
+def _normalisation() -> str:
+    source = inspect.getsource(parts_keras3.BatchNormalization)
+    return (
+        source.replace("tf.keras.utils", "keras.saving").replace("tf.keras", "keras").replace('"network"', '"training"')
     )
 
 
