@@ -251,6 +251,8 @@ class Columns:
 
     def _lookup(self, column: Any, name: str, words: list) -> str:
         is_text, buckets = column.dtype == tf.string, column.num_oov_buckets
+        if not is_text and buckets > 1:
+            raise refused(f"num_oov_buckets of the column {column.name!r}, whose words are numbers,")
         self.parts.add("WordIds")
         value = self._category(column.key, column.dtype)
         known: Any = words

@@ -90,7 +90,9 @@ class _Network:
 
     def _feature(self, tensor: tf.Tensor) -> str:
         name, shape = self._features[tensor.ref()], tensor.shape
-        if not (tensor.dtype.is_floating or tensor.dtype.is_integer) or shape.rank is None or None in shape[1:]:
+        # As a float32 of Keras's input: larger integers may not be equal.
+        is_number = tensor.dtype.is_floating or (tensor.dtype.is_integer and tensor.dtype.size <= 2)
+        if not is_number or shape.rank is None or None in shape[1:]:
             raise refused(
                 f"the feature {name!r} of {tensor.dtype.name} and shape {shape}, which is taken without a column,",
                 "take it by a column of tf.feature_column; or keep all of it, by --estimator and --to kept",
@@ -177,10 +179,11 @@ class _Network:
         return self._of_kernel(call, calls.CONV, call.layer.filters, call.layer.kernel_size, **_form(call.layer))
 
     def _pool(self, call: Call) -> str:
-        options = _form(call.layer)
-        if options.get("strides") == call.layer.pool_size:
+        layer, options = call.layer, {"strides": call.layer.strides, **_form(call.layer)}
+        # The default of a pooling.
+        if layer.strides == layer.pool_size:
             del options["strides"]
-        return self._layer(call, type(call.layer).__name__, call.layer.pool_size, **options)
+        return self._layer(call, type(layer).__name__, layer.pool_size, **options)
 
     def _flatten(self, call: Call) -> str:
         return self._layer(call, calls.FLATTEN)

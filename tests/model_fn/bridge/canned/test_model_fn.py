@@ -147,7 +147,9 @@ def pictures(features: Any, labels: Any, mode: str) -> Any:
     net = tf.reshape(tf.cast(features["image"], tf.float32) / 255.0, [-1, 8, 8, 1])
     net = layers.conv2d(net, 4, [3, 3], padding="same", activation=tf.nn.relu)
     net = layers.max_pooling2d(net, pool_size=[2, 2], strides=2)
-    net = tf.nn.relu(layers.batch_normalization(layers.conv2d(net, 6, 3, use_bias=False), training=is_training))
+    net = tf.nn.relu(
+        layers.batch_normalization(layers.conv2d(net, 6, 3, 1, "same", use_bias=False), training=is_training)
+    )
     net = tf.keras.layers.AveragePooling2D(2, 1)(net)
     net = layers.dense(layers.flatten(net), 8, tf.nn.relu)
     net = layers.dropout(net, rate=0.4, training=is_training)
