@@ -23,13 +23,7 @@ _Shape = Sequence[int]
 
 @dataclasses.dataclass(frozen=True)
 class Guide:
-    """Further information on the places of weights that names do not determine.
-
-    Args:
-        patterns: Lines of `--map`: places by regular expressions of tensor names; None leaves a tensor out.
-        trained: The trained variables of the Estimator, in creation order.
-        others: Its other variables.
-    """
+    """What names do not determine: lines of `--map`, None to leave out; the Estimator's variables in creation order."""
 
     patterns: Mapping[str, Optional[str]] = dataclasses.field(default_factory=dict)
     trained: Sequence[str] = ()

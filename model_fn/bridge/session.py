@@ -71,12 +71,7 @@ def predicting(
     names: Collection[str],
     chosen: Callable[[Any], tuple[str, tf.Tensor]] = scores,
 ) -> Iterator[Predicting]:
-    """Opens a session at a checkpoint, on the examples of an evaluation; its graph is not the default in this context.
-
-    Args:
-        names: Names of the features to keep: batches may have other, large ones.
-        chosen: Returns the output to compare, and its name.
-    """
+    """Opens a session at a checkpoint, on an evaluation, with `chosen` outputs; its graph is not the default here."""
     with contextlib.ExitStack() as stack:
         graph = stack.enter_context(tf.Graph().as_default())
         tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)

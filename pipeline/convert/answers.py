@@ -23,15 +23,7 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """The Estimator's results.
-
-    Args:
-        declared: Reads the batches again each time: all together may not fit in memory.
-        compared: Name of its output: `logits` or `probabilities`.
-        outputs: By batch of evaluation, [examples, classes].
-        served: Values of weights that it serves but does not train, by the weight's name.
-        training: Read from the graph of a whole model_fn; None for a network.
-    """
+    """The Estimator's results; `declared` reads batches again each time: all together may not fit in memory."""
 
     declared: DeclaredInput
     compared: str

@@ -68,13 +68,7 @@ class Source:
 
 
 def find(named: str, checkpoint: str = "") -> Source:
-    """Finds the Estimator's training of a run, finished or not.
-
-    Args:
-        named: A pipeline's folder, for its last run, or a run's log folder.
-        checkpoint: Another checkpoint of the same model: without its `.index`, or a folder, for its last checkpoint,
-            such as the model_dir of an Estimator outside of any pipeline.
-    """
+    """Finds the Estimator's training of a run, finished or not; with `checkpoint`, another one of the same model."""
     run = find_runs([named])[0]
     properties, inputs, outputs = last_training(run)
     settings = settings_of(properties)

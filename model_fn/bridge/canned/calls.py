@@ -33,13 +33,7 @@ Calls = dict[Any, "Call"]
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call of a layer, of `linear_model`, or of `input_layer`.
-
-    Args:
-        given: The tensor; of columns, the features.
-        layer: None for `input_layer` and DenseFeatures.
-        variables: Those of each column, in the order of the output.
-    """
+    """A call of a layer, with its tensor; or of columns, with the features and each column's variables, in order."""
 
     given: Any
     layer: Any = None

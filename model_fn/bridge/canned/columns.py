@@ -30,15 +30,7 @@ class Input:
 
 
 class Columns:
-    """Writes columns; the ids of each are computed once.
-
-    Args:
-        features: Features of a batch of its input_fn; a sparse one is a SparseTensorValue.
-
-    Attributes:
-        files: Vocabularies to write, by file name.
-        weights: The place of each weight, by its name in the checkpoint.
-    """
+    """Writes columns; ids are computed once. `weights` has places, by their names in the checkpoint."""
 
     def __init__(self, features: Mapping[str, Any], is_v2: bool = False) -> None:
         self.inputs: dict[str, Input] = {}

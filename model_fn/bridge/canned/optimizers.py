@@ -37,12 +37,7 @@ _TO_KERAS_2 = "convert to keras2"
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """An optimizer of `tf.keras.optimizers.legacy`, to be written.
-
-    Args:
-        kind: The class; one of OWN is in network.py.
-        factor: Multiplies the values of the old momentum slot.
-    """
+    """An optimizer of `tf.keras.optimizers.legacy`, or of OWN; `factor` multiplies the old momentum slot."""
 
     kind: str
     options: dict[str, Any]

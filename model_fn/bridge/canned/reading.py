@@ -39,14 +39,7 @@ _REDUCTIONS |= dict.fromkeys(("auto", "sum_over_batch_size", "weighted_sum_over_
 
 @dataclasses.dataclass(frozen=True)
 class Canned:
-    """A canned Estimator's parts.
-
-    Args:
-        is_v2: True if its optimizers are Keras's, False if those of `tf.compat.v1.train`.
-        deep: Feature columns of its network, in the order of its input; empty if it has none.
-        activation: Its name in Keras, or the function itself; None for none.
-        optimizers: By `deep` and `linear`.
-    """
+    """A canned Estimator's parts; the activation is its name in Keras, or the function itself."""
 
     name: str
     is_v2: bool

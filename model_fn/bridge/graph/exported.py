@@ -28,14 +28,7 @@ _TRAINED = "trainable_variables"
 
 @dataclass(frozen=True)
 class Exported:
-    """An export, and its trained output.
-
-    Args:
-        inputs: Inputs of the signature: type and shape by name; None is an unknown shape.
-        serialized: True if it takes serialized tf.Examples.
-        trained: Names of the variables that the Estimator trained.
-        methods: Methods, such as Classify, of signatures whose method is not Predict.
-    """
+    """An export, its trained output, and the signature to call, with inputs by name: type, and shape if it is known."""
 
     folder: str
     signature: str

@@ -114,12 +114,7 @@ def _signature(called: Called, outputs: dict[str, Any], given: Optional[dict[str
 
 @dataclasses.dataclass(frozen=True)
 class Kept(Proof):
-    """The proof.
-
-    Args:
-        uncut: Why only one replica can train; empty if several can.
-        left_out: Hooks, metrics and modes that are left out.
-    """
+    """The proof, with why only one replica can train, if so, and the hooks, metrics and modes that are left out."""
 
     step: int = 0
     uncut: str = ""
