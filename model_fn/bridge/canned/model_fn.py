@@ -219,7 +219,7 @@ class _Network:
             momentum = 1.0
             self.value(call.given)
             self._columns.lines.append("# The model_fn trained without its update_ops: these averages never move.")
-        options = {name: False for name in ("center", "scale") if not getattr(layer, name)}
+        options: dict[str, Any] = {name: False for name in ("center", "scale") if not getattr(layer, name)}
         if self._is_keras_3 and call.given.shape.rank == 4:
             self._columns.parts.add(calls.NORM)
             options["place"] = ""
