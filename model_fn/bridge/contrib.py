@@ -17,12 +17,7 @@ _HEADS = "tensorflow_estimator.python.estimator.canned.head"
 
 
 class _Row(NamedTuple):
-    """Where a module's names are today.
-
-    Args:
-        places: Modules that have them under the same names.
-        renamed: Names -> module:name, for those that have another.
-    """
+    """Where a module's names are today: modules that have them, and module:name of those that have another."""
 
     places: tuple[str, ...] = ()
     renamed: dict[str, str] = {}
@@ -103,11 +98,7 @@ class MissingModuleError(PipelineError, ImportError):
 
 
 class Contrib(ModuleType):
-    """`tf.contrib`, or one of its modules; a folder of its sources, `layers.python.ops`, has the module's names.
-
-    Args:
-        path: Its names below `tensorflow.contrib`.
-    """
+    """`tf.contrib`, or one of its modules; a folder of its sources, `layers.python.ops`, has the module's names."""
 
     def __init__(self, *path: str) -> None:
         super().__init__(".".join(("tensorflow.contrib", *path)))

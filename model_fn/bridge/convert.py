@@ -76,8 +76,8 @@ def convert(
         return keep(
             estimator, train, evaluate, output, checkpoint, serving_input_receiver_fn or _receiver_fn(eval_input_fn)
         )
-    trained = conversion.Trained(estimator, checkpoint, train, evaluate, getattr(eval_input_fn, "steps", None))
-    return conversion.convert(trained, output, to != KERAS2 and has_keras_3())
+    steps = getattr(eval_input_fn, "steps", None)
+    return conversion.convert(estimator, checkpoint, train, evaluate, output, steps, to != KERAS2 and has_keras_3())
 
 
 def parts(made: Any) -> tuple[Any, Any, Any]:

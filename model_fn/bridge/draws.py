@@ -17,12 +17,7 @@ _RANDOM = re.compile(r"(?:Stateful|Stateless)?(?:Random)?(Uniform|(?:Standard|Tr
 
 @dataclasses.dataclass
 class _Draw:
-    """A random operation.
-
-    Args:
-        of: True for a normal distribution, and the numbers that it draws for an example, in whatever shape.
-        index: Its place among those with the same `of`.
-    """
+    """A random operation: is it normal, and how many numbers it draws for an example; its place among those alike."""
 
     of: tuple[bool, int]
     index: int = 0

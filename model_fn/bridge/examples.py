@@ -17,11 +17,7 @@ _TODO = "name others by --examples"
 
 
 def files_of(named: str) -> tuple[str, ...]:
-    """Returns the files of a folder, such as Split-eval of a run's examples, or those that match a pattern.
-
-    Raises:
-        DataNotFoundError: There are none.
-    """
+    """Returns the files of a folder, such as Split-eval of a run's examples, or those that match a pattern."""
     path = os.path.abspath(os.path.expanduser(named))
     found = glob.glob(os.path.join(glob.escape(path), "*") if os.path.isdir(path) else path)
     files = tuple(sorted(each for each in found if os.path.isfile(each)))
@@ -43,11 +39,7 @@ def batches_of(files: Sequence[str], size: int, drop_remainder: bool = False) ->
 
 
 def check(files: Sequence[str], spec: Mapping[str, Any]) -> None:
-    """Parses the first example of each file by the run's feature spec, label included.
-
-    Raises:
-        DataError: A file cannot be read or parsed, or all files are empty.
-    """
+    """Parses the first example of each file by the run's feature spec, label included."""
     empty = 0
     for file in files:
         try:

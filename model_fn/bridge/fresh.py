@@ -34,15 +34,7 @@ def program(module: str, function: str) -> str:
 
 
 def ask(command: Sequence[str], request: Any, *streams: Iterable[Any], is_keras_3: bool = True) -> Any:
-    """Runs a command with a `program`, or one that reads and writes the same files, and returns its function's result.
-
-    Args:
-        request: The function's first argument.
-        streams: The others, which it reads one by one.
-
-    Raises:
-        TfxEstimatorError: The function has raised it.
-    """
+    """Runs a command with a `program`, or one of the same files; returns its function's result, or raises its error."""
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         for index, stream in enumerate([[request], *streams]):
             with open(os.path.join(scratch, str(index)), "wb") as file:
@@ -85,12 +77,7 @@ def python(program: str) -> list[str]:
 
 
 def start(scratch: str, command: Sequence[str], given: Sequence[str], is_keras_3: bool = True) -> Any:
-    """Runs a command and returns its result.
-
-    Args:
-        scratch: The folder that both processes share.
-        given: Names of its input files; the command's further arguments are their paths and that of the result.
-    """
+    """Runs a command on files of a shared folder, whose paths and that of its result it gets; returns the result."""
     files = [os.path.join(scratch, name) for name in (*given, RESULT)]
     log, result = os.path.join(scratch, "log"), files[-1]
     environment = {**os.environ, **({KERAS: "0"} if is_keras_3 else {}), _GPUS: "-1"}

@@ -13,12 +13,7 @@ from tensorflow.python.util import nest
 
 
 def call(input_fn: Callable[[], Any]) -> Any:
-    """Calls an input_fn.
-
-    Returns:
-        What it returns. If these are tensors of one `get_next()` of a one-shot iterator, in whichever structure: a data
-        set of the same elements, which a strategy can share.
-    """
+    """Calls an input_fn; for tensors of a one-shot iterator's `get_next()`, returns a data set of the same elements."""
     datasets: list[tuple[Any, Any]] = []
     elements: list[tuple[Any, list[Any]]] = []
     make_iterator, get_next = dataset_ops.DatasetV1._make_one_shot_iterator, iterator_ops.Iterator.get_next

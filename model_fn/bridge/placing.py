@@ -23,13 +23,7 @@ _Shape = Sequence[int]
 
 @dataclasses.dataclass(frozen=True)
 class Guide:
-    """Further information on the places of weights that names do not determine.
-
-    Args:
-        patterns: Lines of `--map`: places by regular expressions of tensor names; None leaves a tensor out.
-        trained: The trained variables of the Estimator, in creation order.
-        others: Its other variables.
-    """
+    """What names do not determine: lines of `--map`, None to leave out; the Estimator's variables in creation order."""
 
     patterns: Mapping[str, Optional[str]] = dataclasses.field(default_factory=dict)
     trained: Sequence[str] = ()
@@ -58,9 +52,6 @@ class Places:
     Args:
         weights: Shapes by name.
         slots: Place and shape, by the weight's name and the slot; without a place it is not read.
-        step: Place of the step.
-        trained: Names of the trained weights, in creation order.
-        others: Names of the other weights.
         needed: Places that must be given a tensor.
         repeated: Names that several variables have.
         aliases: Names of weights by the names that they may have in the checkpoint; empty if these are the same.
@@ -86,11 +77,7 @@ def plain(name: str) -> str:
 
 
 def place(tensors: Sequence[Tensor], places: Places, guide: Guide) -> list[Placed]:
-    """Finds the place of each tensor that must have one.
-
-    Raises:
-        UserCodeError: A tensor has no place, a variable has no tensor, or shapes differ.
-    """
+    """Finds the place of each tensor that must have one."""
     used = {line[0] for each in tensors if each.kind == WEIGHT and (line := guide.of(each.name))}
     wrong = [f"the line {pattern} of --map matches no tensor" for pattern in guide.patterns if pattern not in used]
     tensors = [each for each in tensors if guide.places(each)]

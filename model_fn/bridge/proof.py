@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from tfx_estimator.model_fn.bridge.differences import MOST, MOST_OF_STEPS
 from tfx_estimator.model_fn.bridge.steps import STEPS
 from tfx_estimator.pipeline.base.errors import NotEqualError
+from tfx_estimator.pipeline.base.files import PROOF, write_json
 
 _MOST_NAMES = 8
 
@@ -17,7 +20,6 @@ class Proof:
     """The measured differences.
 
     Args:
-        examples: Number of evaluation examples predicted by both.
         logits: Largest difference of the logits, relative to the largest logit if that exceeds 1, from the Estimator
             and, if there is one, from the exported model. Of the probabilities if a model_fn returns only those.
         classes: Examples whose predicted class differs.
@@ -29,7 +31,6 @@ class Proof:
         draws: Number of random operations in a step, on each side; they draw the same numbers for the proof.
         served: Weights that the Estimator serves with other values than it trains, such as moving averages.
         compared: The compared output of the model_fn: `logits`, `probabilities` or its operation's name.
-        tensors: Number of converted tensors, by kind.
         steps: Number of the compared steps; fewer if the data end.
     """
 
@@ -73,9 +74,16 @@ class Proof:
             *([rounding] if self.rounding else []),
         ]
 
+    def more(self) -> Sequence[str]:
+        """Returns further differences for the error."""
+        return ()
 
-def not_equal(proof: Proof, todo: str) -> NotEqualError:
-    """Returns the error for a proof that does not hold."""
+
+def require(proof: Proof, folder: str, todo: str) -> None:
+    """Writes proof.json, and raises an error unless the proof holds."""
+    write_json(os.path.join(folder, PROOF), proof.to_dict())
+    if proof.holds:
+        return
     found = [f"{proof.compared} of the {name}: {value:.3g}" for name, value in proof.logits.items()]
     found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
     largest = sorted(proof.wrong.items(), key=lambda each: -each[1])
@@ -86,8 +94,8 @@ def not_equal(proof: Proof, todo: str) -> NotEqualError:
         found += [f"  {name}: {value:.3g}" for name, value in largest[:_MOST_NAMES]]
     if len(set(proof.draws.values())) > 1:
         found += ["random operations in a step: " + ", ".join(f"{name} {count}" for name, count in proof.draws.items())]
-    return NotEqualError(
-        "\n".join(["the Keras model differs from the Estimator: largest differences", *found]),
+    raise NotEqualError(
+        "\n".join(["the Keras model differs from the Estimator: largest differences", *found, *proof.more()]),
         expected=f"at most {MOST:g}, {MOST_OF_STEPS:g} of the steps, and the same classes; so nothing was written",
         todo=todo,
     )

@@ -22,12 +22,7 @@ LOGITS = "logits"
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A batch of an input_fn.
-
-    Args:
-        features: Arrays, or SparseTensorValues.
-        labels: None if there are none.
-    """
+    """A batch of an input_fn: arrays, or SparseTensorValues."""
 
     features: dict[str, Any]
     labels: Any
@@ -48,11 +43,7 @@ ESTIMATOR = "estimator"
 
 @dataclasses.dataclass(frozen=True)
 class Predicting:
-    """A session with an Estimator's predictions.
-
-    Args:
-        output: Name of the compared one.
-    """
+    """A session with an Estimator's predictions."""
 
     session: Any
     graph: tf.Graph
@@ -80,12 +71,7 @@ def predicting(
     names: Collection[str],
     chosen: Callable[[Any], tuple[str, tf.Tensor]] = scores,
 ) -> Iterator[Predicting]:
-    """Opens a session at a checkpoint, on the examples of an evaluation; its graph is not the default in this context.
-
-    Args:
-        names: Names of the features to keep: batches may have other, large ones.
-        chosen: Returns the output to compare, and its name.
-    """
+    """Opens a session at a checkpoint, on an evaluation, with `chosen` outputs; its graph is not the default here."""
     with contextlib.ExitStack() as stack:
         graph = stack.enter_context(tf.Graph().as_default())
         tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
@@ -104,12 +90,7 @@ def predicting(
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """An Estimator's training graph.
-
-    Args:
-        applied: What its optimizers do.
-        given: The placeholders of features and labels.
-    """
+    """An Estimator's training graph."""
 
     graph: tf.Graph
     spec: Any
@@ -133,12 +114,7 @@ def training(
     types: Any,
     watch: Callable[[tf.Graph], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Training:
-    """Makes the training graph.
-
-    Args:
-        types: Those of features and labels.
-        watch: Returns a context in which the model_fn is called.
-    """
+    """Makes the training graph; `watch` returns a context in which the model_fn is called."""
     draws = Draws()
     with tf.Graph().as_default() as graph:
         tf.compat.v1.train.create_global_step()

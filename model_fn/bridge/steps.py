@@ -34,10 +34,7 @@ class Trained:
     Args:
         folder: Of checkpoints after the first step and after all, and after the same from weights that differ in their
             last digit, which shows how far rounding alone moves each tensor: in many networks each step doubles it.
-        losses: The losses of the steps.
         draws: Number of random operations in a step.
-        trained: The trained variables, in creation order.
-        others: The graph's other variables.
     """
 
     folder: str
@@ -71,11 +68,7 @@ def require_shapes(checkpoint: str) -> None:
 
 
 def opened(spec: tf.estimator.EstimatorSpec, checkpoint: str) -> tf.compat.v1.Session:
-    """Opens a session over the default graph, restored as the Estimator restores it: by the spec's scaffold.
-
-    Raises:
-        UserCodeError: The graph has other shapes.
-    """
+    """Opens a session over the default graph, restored as the Estimator restores it: by the spec's scaffold."""
     require_shapes(checkpoint)
     given = {"scaffold": spec.scaffold, "checkpoint_filename_with_path": checkpoint}
     return tf.compat.v1.train.SingularMonitoredSession(**given, config=CONFIG).raw_session()
@@ -89,13 +82,7 @@ def train(
     draws: Draws,
     folder: str,
 ) -> Trained:
-    """Trains the Estimator's next steps.
-
-    Args:
-        feeds: Reads the batches, by tensors of the graph.
-        draws: Those of the graph.
-        folder: For the checkpoints.
-    """
+    """Trains the Estimator's next steps."""
     losses: list[float] = []
     with graph.as_default():
         session = opened(spec, checkpoint)

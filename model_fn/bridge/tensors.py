@@ -30,10 +30,8 @@ class Tensor:
     """One tensor of a checkpoint.
 
     Args:
-        name: In the checkpoint.
         kind: WEIGHT, also for state that no optimizer changes; SLOT; STEP; or HYPERPARAMETER of the optimizer.
         weight: For a slot, the name of its weight in the checkpoint.
-        slot: Its name in the optimizer.
     """
 
     name: str
@@ -49,7 +47,6 @@ class Placed:
 
     Args:
         place: In what is written; empty if it has none.
-        rule: The rule that found it.
         factor: Multiplies its value.
     """
 
@@ -100,14 +97,7 @@ class Reader:
 
 
 def read(checkpoint: str) -> tuple[Reader, list[Tensor]]:
-    """Opens a checkpoint, and lists its tensors.
-
-    Args:
-        checkpoint: Without its `.index`.
-
-    Raises:
-        UserCodeError: It cannot be read.
-    """
+    """Opens a checkpoint, and lists its tensors."""
     try:
         reader = Reader(checkpoint)
         shapes = reader.get_variable_to_shape_map()
@@ -132,12 +122,7 @@ def write_arrays(file: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
 
 
 def classify(tensors: Sequence[Tensor], slots: Mapping[str, tuple[str, str]], numbers: Collection[str]) -> list[Tensor]:
-    """Returns the tensors with their kinds in a training graph.
-
-    Args:
-        slots: Weight and name in the optimizer, by the slot's name.
-        numbers: Names of the optimizer's hyperparameters.
-    """
+    """Returns the tensors with their kinds in a training graph."""
     found = []
     for each in tensors:
         kind = SLOT if each.name in slots else HYPERPARAMETER if each.name in numbers else WEIGHT

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied
-from tfx_estimator.model_fn.bridge.kept.reach import ancestors
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors, descendants
 from tfx_estimator.model_fn.bridge.optimizers import Option, Row, numbers_of, row_of, saved_name, slots_of
 from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -54,16 +54,7 @@ def look(
     train_steps: int,
     feed: Optional[Mapping[Any, Any]] = None,
 ) -> Training:
-    """Reads the training of a session whose variables are those of a checkpoint; it may change them.
-
-    Args:
-        applied: What was recorded while the graph was made.
-        step: Step of the checkpoint.
-        feed: A batch, on which a rate may depend: it may be computed after the updates of a normalisation's averages.
-
-    Raises:
-        UserCodeError: There is no optimizer, or several, or one that cannot be declared.
-    """
+    """Reads the training of a session with a checkpoint's variables, which may change; a rate may depend on `feed`."""
     optimizer, row = _optimizer(applied)
     found = slots_of(optimizer, row, tf.compat.v1.trainable_variables())
     slots = {name: (weight, slot.ours) for name, (weight, slot) in found.items()}
@@ -109,12 +100,7 @@ def _optimizer(applied: Sequence[Applied]) -> tuple[Any, Row]:
 
 def _clips(reached: set[tf.Operation]) -> list[str]:
     """Returns the clipping functions applied to gradients, unlike those in layers, before the gradients."""
-    found = {each for each in reached if _GRADIENT.search(each.name)}
-    left = list(found)
-    while left:
-        new = {op for each in left.pop().outputs for op in each.consumers()} & reached - found
-        found |= new
-        left += new
+    found = descendants({each for each in reached if _GRADIENT.search(each.name)}) & reached
     names = [each.name for each in found if not _GRADIENT.search(each.name)]
     return sorted({match[1] for name in names if (match := _CLIP.search(name))})
 

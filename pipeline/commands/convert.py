@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.model_fn.bridge.convert import KEPT, KERAS2, WAYS, require_keras_3
-from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.base.files import writing
+from tfx_estimator.pipeline.base.text import first_line, one_line
+from tfx_estimator.pipeline.commands.shared import say
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
@@ -97,8 +100,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Converts, and prints the comparison."""
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
     # Otherwise the memory of one model after another is not freed.
@@ -133,8 +134,7 @@ def run(args: argparse.Namespace) -> int:
             expected="a run; or --to graph, which needs no code",
             todo="name the run that exported it; or add --to graph, and --examples",
         )
-    # Hides what TensorFlow prints.
-    with quiet(os.devnull), _user_errors():
+    with _user_errors():
         from tfx_estimator.pipeline.convert import trainer_fn
 
         canned = trainer_fn.find(args.source)
@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
         why = f"{canned.name} trained a trainer_fn's Estimator, whose network is generated"
         _refuse_others(args, why, "checkpoint", "examples", "network", "map")
         return _convert_canned(canned, output, args.output, args.to)
-    with quiet(os.devnull), _user_errors():
+    with _user_errors():
         from tfx_estimator.pipeline.convert.source import find
 
         source = find(args.source, os.path.expanduser(args.checkpoint))
@@ -152,8 +152,6 @@ def run(args: argparse.Namespace) -> int:
 def _convert_code(args: argparse.Namespace) -> int:
     """Converts the Estimator that a function of the user's code returns, and prints the comparison."""
     from tfx_estimator.pipeline.base.installed import uncollected
-    from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
     _refuse_others(args, "--estimator names code", "checkpoint", "declaration", "examples", "network", "map")
@@ -164,7 +162,7 @@ def _convert_code(args: argparse.Namespace) -> int:
     say(f"converting the last checkpoint of {one_line(args.source)}, and training 20 steps of both")
     whole = "a function without arguments, of a module that can be imported here, and batches as it trained on"
     scratch = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
-    with quiet(os.devnull), _user_errors(whole, "name the code that made the Estimator when it trained"), scratch:
+    with _user_errors(whole, "name the code that made the Estimator when it trained"), scratch:
         with uncollected():
             from tfx_estimator.model_fn.bridge.convert import convert, parts
             from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
@@ -181,10 +179,6 @@ def _convert_code(args: argparse.Namespace) -> int:
 
 def _convert_model_dir(args: argparse.Namespace, loaded: Optional[Loaded], output: str) -> int:
     """Makes the artifacts that a run would have, and converts a checkpoint."""
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.run.terminal import quiet
-
     if loaded is None:
         raise DeclarationError(
             f"{one_line(args.source)} is a checkpoint, which contains neither its network nor its data",
@@ -195,7 +189,7 @@ def _convert_model_dir(args: argparse.Namespace, loaded: Optional[Loaded], outpu
     _refuse_others(args, "SOURCE is one", "checkpoint")
     say(f"making the examples of {one_line(args.declaration)} by its pipeline up to Transform")
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
-        with quiet(os.devnull), _user_errors():
+        with _user_errors():
             from tfx_estimator.pipeline.convert.model_dir import find
 
             source = find(os.path.abspath(os.path.expanduser(args.source)), loaded, folder)
@@ -204,13 +198,10 @@ def _convert_model_dir(args: argparse.Namespace, loaded: Optional[Loaded], outpu
 
 def _convert(args: argparse.Namespace, source: Source, loaded: Optional[Loaded], output: str) -> int:
     """Converts the training of a network, and prints the comparison."""
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.run.terminal import quiet
 
     say(f"converting step {source.step} of {source.run.name}, and training 20 steps of both: about a minute")
-    with quiet(os.devnull), _user_errors():
+    with _user_errors():
         from tfx_estimator.model_fn.bridge.examples import files_of
         from tfx_estimator.pipeline.convert.conversion import convert
         from tfx_estimator.pipeline.convert.guide import read_map
@@ -237,32 +228,26 @@ def _convert(args: argparse.Namespace, source: Source, loaded: Optional[Loaded],
 
 def _convert_canned(found: Training, output: str, named: str, to: str) -> int:
     """Converts a trainer_fn's Estimator, and prints the comparison."""
-    from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.run.terminal import quiet
-
     say(f"converting step {found.step} of {found.name}, a trainer_fn's Estimator, and training 20 steps of both")
-    with quiet(os.devnull), _user_errors():
+    with _user_errors():
         from tfx_estimator.pipeline.convert.trainer_fn import convert
 
-        proof, written = convert(found, output, to)
+        proof, (module, why) = convert(found, output, to)
     lines = [*proof.lines(), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
-    module = one_line(os.path.join(named, f"{written.name}.py"))
-    lines.append(f"continue by   the run_fn of {module}" if written.name else f"no run_fn     {written.why}")
+    file = one_line(os.path.join(named, f"{module}.py"))
+    lines.append(f"no run_fn     {why}" if why else f"continue by   the run_fn of {file}")
     say("\n".join(lines))
     return 0
 
 
 def _keep_graph(args: argparse.Namespace) -> int:
     """Keeps the exported graph, and prints the comparison and the limits."""
-    from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.run.terminal import quiet
-
     why = "--to graph takes the graph as it was exported"
     _refuse_others(args, why, "checkpoint", "declaration", "network", "map", "estimator", *_OF_CODE)
     output = _new_folder(args.output)
     say(f"keeping the graph that {one_line(args.source)} exported, and training a step of it")
     whole = "a complete SavedModel, with TensorFlow's built-in operations only"
-    with quiet(os.devnull), _user_errors(whole, "copy it again; or convert the network"):
+    with _user_errors(whole, "copy it again; or convert the network"):
         from tfx_estimator.pipeline.convert.exported_graph import keep
 
         kept = keep(args.source, output, args.examples or "", args.answer)
@@ -272,8 +257,6 @@ def _keep_graph(args: argparse.Namespace) -> int:
 
 def _refuse_others(args: argparse.Namespace, why: str, *names: str) -> None:
     """Refuses options without effect on this conversion."""
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
     plain = {"checkpoint": "", "answer": "", "tf1": False}
     if given := [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) != plain.get(name)]:
         raise DeclarationError(f"{', '.join(given)}: {why}", expected="only the other options", todo="leave it out")
@@ -284,13 +267,13 @@ def _user_errors(
     expected: str = "the run's artifacts, and the module of trainer.model, as they were when it trained",
     todo: str = _RUN_AGAIN,
 ) -> Iterator[None]:
-    """Turns errors from the user's code or damaged files into a UserCodeError without a traceback."""
-    from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
-    from tfx_estimator.pipeline.base.text import first_line
+    """Turns errors from the user's code or damaged files into a UserCodeError; hides what TensorFlow prints."""
+    from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source.frames import user_lines
 
     try:
-        yield
+        with quiet(os.devnull):
+            yield
     except (OSError, TfxEstimatorError):
         raise
     except Exception as error:
@@ -325,8 +308,6 @@ def _copy_modules(declaration: Declaration, network: str | None, output: str, ho
 
 def _new_folder(name: str) -> str:
     """Returns the absolute path of a folder that must not exist yet; makes its parent."""
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.base.files import writing
     from tfx_estimator.pipeline.config.paths import reject_address
 
     reject_address(name, "--output")

@@ -23,16 +23,7 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """The Estimator's results.
-
-    Args:
-        declared: Reads the batches again each time: all together may not fit in memory.
-        compared: Name of its output: `logits` or `probabilities`.
-        outputs: By batch of evaluation, [examples, classes].
-        trained: After the next steps.
-        served: Values of weights that it serves but does not train, by the weight's name.
-        training: Read from the graph of a whole model_fn; None for a network.
-    """
+    """The Estimator's results; `declared` reads batches again each time: all together may not fit in memory."""
 
     declared: DeclaredInput
     compared: str
@@ -42,11 +33,7 @@ class Answers:
     training: Optional[Training] = None
 
     def evaluation(self, exported: str) -> Iterator[Answer]:
-        """Yields its outputs of the evaluation examples, and those of the exported model.
-
-        Args:
-            exported: Folder of the SavedModel of that checkpoint; empty if there is none.
-        """
+        """Yields its outputs of the evaluation examples, and those of the exported model, if there is one."""
         reader = self.declared.reader
         for (features, _), output in zip(reader.input_fn(ModeKeys.EVAL).as_numpy_iterator(), self.outputs):
             yield ESTIMATOR, self.compared, Batch(features, None), output
@@ -87,9 +74,7 @@ def run_estimator(
     It must run before a Keras model is created: one that is created in a graph breaks those that were not.
 
     Args:
-        reader: Reads the checkpoint.
         read: Makes the input, which begins at the checkpoint's step; one of a graph belongs to it.
-        folder: For files.
         steps: For a whole model_fn, whose graph is read: the checkpoint's step, and the last of the training.
     """
     declared = read()

@@ -16,12 +16,13 @@ from tfx_estimator.components.trainer.declared_input import declared_input
 from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.settings import KERAS, SETTINGS_KEY
+from tfx_estimator.model_fn.bridge import proof as proofs
 from tfx_estimator.model_fn.bridge import tensors
 from tfx_estimator.model_fn.bridge.convert import KERAS2, KERAS3
 from tfx_estimator.model_fn.bridge.examples import check
 from tfx_estimator.model_fn.bridge.placing import Guide, unplaced
-from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
-from tfx_estimator.model_fn.bridge.written import MAPPING, PROOF, drafted
+from tfx_estimator.model_fn.bridge.proof import Proof
+from tfx_estimator.model_fn.bridge.written import MAPPING, drafted
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.convert import keras2, new_declaration
 from tfx_estimator.pipeline.convert.answers import run_estimator
@@ -49,19 +50,7 @@ def convert(
     replacement: Optional[Replacement] = None,
     patterns: Optional[Mapping[str, Optional[str]]] = None,
 ) -> Proof:
-    """Writes the Keras model, the state to resume from, and the proof that it equals the Estimator.
-
-    Args:
-        output: The folder to create; it appears only when complete and proved.
-        to: Keras 2, with a checkpoint of our Keras paths and a declaration; or Keras 3, with source that resumes.
-        replacement: The network that replaces a whole model_fn.
-        patterns: The places of weights by regular expressions of their names: see `guide.read_map`.
-
-    Raises:
-        DataError: The `--examples` differ in kind from the run's.
-        UserCodeError: The checkpoint does not match the network, or Keras 3 cannot build it.
-        NotEqualError: The two differ.
-    """
+    """Writes the Keras model, the state to resume from, and the proof that it equals the Estimator."""
     show_tensorflow_1(source.settings)
     require(source.settings.section.model or "", replacement)
     old = source.settings.with_trainer(train_steps=source.last_step, train_epochs=None)
@@ -105,12 +94,10 @@ def convert(
             write_json(os.path.join(draft, MAPPING), mapping)
             counts = dict(collections.Counter(each.tensor.kind for each in placed))
             proof = Proof(**result, served=sorted(answers.served), compared=answers.compared, tensors=counts)
-            write_json(os.path.join(draft, PROOF), proof.to_dict())
-            if not proof.holds:
-                raise not_equal(
-                    proof,
-                    "compare the options of the named tensors' layers, such as the rate of dropout or the momentum of "
-                    "a normalisation; declare what a model_fn does to loss and gradients, such as label_smoothing or "
-                    "clip_norm, in the file of --declaration; or use the network and the module of the run",
-                )
+            todo = (
+                "compare the options of the named tensors' layers, such as the rate of dropout or the momentum of a "
+                "normalisation; declare what a model_fn does to loss and gradients, such as label_smoothing or "
+                "clip_norm, in the file of --declaration; or use the network and the module of the run"
+            )
+            proofs.require(proof, draft, todo)
     return proof

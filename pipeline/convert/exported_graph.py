@@ -6,23 +6,14 @@ import os
 from pathlib import Path
 
 from tfx_estimator.model_fn.bridge.examples import files_of
-from tfx_estimator.model_fn.bridge.graph import conversion
+from tfx_estimator.model_fn.bridge.graph import conversion, proof
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 
-def keep(named: str, output: str, examples: str = "", answer: str = "") -> conversion.Kept:
-    """Keeps the graph of a SavedModel or of a run; see `graph.conversion`.
-
-    Args:
-        named: A SavedModel, a folder of versions, for the newest one, or a run: see `source.find`.
-        examples: A folder or pattern of files; empty takes the run's.
-
-    Raises:
-        DeclarationError: There is no run, or no examples are named.
-        PipelineError: The run has no model.
-    """
+def keep(named: str, output: str, examples: str = "", answer: str = "") -> proof.Kept:
+    """Keeps the graph of a SavedModel, of the newest of its versions, or of a run; see `graph.conversion`."""
     folder, of_run = _find(named)
     if not (examples or of_run):
         raise DeclarationError(

@@ -9,15 +9,7 @@ from tfx_estimator.model_fn.bridge.steps import STEPS
 
 
 def fn_args(train: str, evaluation: str, schema: Optional[str], transform: Optional[str], folder: str) -> list[Any]:
-    """Returns TFX's FnArgs, as its Trainer fills them in, and the schema.
-
-    Args:
-        train: A pattern of files of tf.Examples.
-        evaluation: The same; the trainer_fn's data sets often have no end, so that some steps of them must do.
-        schema: A file, as text.
-        transform: The folder of a transform graph.
-        folder: For the Estimator.
-    """
+    """Returns TFX's FnArgs, as its Trainer fills them in, and the schema. Data may have no end: some steps must do."""
     given = SimpleNamespace(
         train_files=[train], eval_files=[evaluation], train_steps=None, eval_steps=STEPS,
         schema_path=schema, schema_file=schema, transform_graph_path=transform, transform_output=transform,

@@ -12,11 +12,7 @@ from tfx_estimator.pipeline.config.yaml_text import read_yaml
 
 
 def read_map(file: str) -> dict[str, Optional[str]]:
-    """Reads the file of `--map`.
-
-    Raises:
-        DeclarationError: It cannot be read, or is not a mapping of regular expressions to places.
-    """
+    """Reads the file of `--map`."""
     try:
         with open(os.path.expanduser(file), encoding="utf-8") as opened:
             document = read_yaml(opened.read(), one_line(file))

@@ -30,12 +30,7 @@ CHECKPOINTS = "checkpoints"
 
 
 class Model:
-    """A compiled model with its variables.
-
-    Attributes:
-        places: Its places.
-        variables: Its variables by place.
-    """
+    """A compiled model with its variables."""
 
     def __init__(self, model: tf.keras.Model) -> None:
         self.model, optimizer = model, model.optimizer
@@ -86,12 +81,7 @@ def write(
     reader: Reader,
     step: int,
 ) -> tuple[dict[str, Any], list[Placed]]:
-    """Writes weights.npz, model.keras and the checkpoint; returns fields of a `Proof`, and the places of tensors.
-
-    Args:
-        exported: See `Answers.evaluation`.
-        reader: Reader of the Estimator's checkpoint.
-    """
+    """Writes weights.npz, model.keras and the checkpoint; returns fields of a `Proof`, and the places of tensors."""
     made = maker.make_compiled(steps_per_execution=1)
     assert isinstance(made, KerasClassifier)
     model = Model(made)

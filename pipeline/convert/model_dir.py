@@ -29,16 +29,7 @@ _READ = {
 
 
 def find(named: str, loaded: Loaded, folder: str) -> Source:
-    """Creates the examples and the Transform graph of a declaration.
-
-    Args:
-        named: A checkpoint without its `.index`, or its folder.
-        folder: Folder for them; it must exist as long as the source is used.
-
-    Raises:
-        DeclarationError: It declares no training of an Estimator.
-        DataError: The declared data are missing or invalid.
-    """
+    """Creates the examples and the Transform graph of a declaration."""
     folders = PipelineFolders(folder, loaded.declaration.name)
     pipeline = prepare(loaded, folders)
     trainer = next(each for each in pipeline.components if isinstance(each, Trainer))

@@ -19,14 +19,7 @@ _SERVED = (LOGITS, PROBABILITIES, CLASS_IDS, CLASSES)
 
 
 def write(folder: str, old: Settings, new: Settings, checkpoints: str, step: int) -> None:
-    """Writes the run's declaration, changed to resume in Keras, with a comment at each change of meaning.
-
-    Args:
-        folder: The file's folder.
-        old: The run's settings.
-        new: The same with the network and the optimizer of the Keras model.
-        checkpoints: Absolute path of the checkpoints to resume from.
-    """
+    """Writes the run's declaration, changed to resume in Keras, with a comment at each change of meaning."""
     assert new.declaration is not None
     was, trainer = old.section, dict(new.declaration["trainer"])
     trainer["path"] = KERAS
@@ -63,12 +56,7 @@ def write(folder: str, old: Settings, new: Settings, checkpoints: str, step: int
 
 
 def copy_modules(folder: str, targets: Iterable[str], home: str) -> None:
-    """Copies the user's modules next to the declaration, so that it runs from any folder.
-
-    Args:
-        targets: `package.module:function`, or the name of a built-in function.
-        home: The folder of the modules.
-    """
+    """Copies the user's modules next to the declaration, so that it runs from any folder."""
     for module, data in follow_imports(list(targets), [home]):
         if module.file is not None and Path(home) in module.file.parents:
             copy = Path(folder) / module.file.relative_to(home)

@@ -22,13 +22,7 @@ _CLIPS = ("clip_norm", "global_clip_norm", "clip_value")
 
 @dataclass(frozen=True)
 class Replacement:
-    """A network function and its declaration.
-
-    Args:
-        network: `package.module:function`.
-        declared: A section `trainer` with the model_fn's optimizer and loss options that its graph does not contain;
-            None takes the run's.
-    """
+    """A network function, and a section with what the model_fn's graph does not contain; None takes the run's."""
 
     network: str
     declared: Optional[TrainerSection] = None
@@ -77,16 +71,7 @@ def require(model: str, replacement: Optional[Replacement]) -> None:
 
 
 def declared(training: Training, section: Optimizer, train_steps: int) -> Optimizer:
-    """Returns the declared optimizer that trains like a graph.
-
-    Args:
-        section: The declaration of schedule, clipping and weight decay; and of other options if its name is the
-            same.
-
-    Raises:
-        UserCodeError: The learning rate is a schedule that differs from the section's; or the graph clips
-        gradients, and the section does not.
-    """
+    """Returns the declared optimizer that trains like a graph, with schedule, clipping and decay of a section."""
     name, values = training.optimizer["name"], section.dict()
     if section.name != name:
         values |= dict.fromkeys(OF_OPTIMIZERS)

@@ -77,13 +77,7 @@ _OF_CLASSES = {"scores": "probabilities", "classes": "all_classes"}
 
 @dataclasses.dataclass(frozen=True)
 class TrainerFn:
-    """A user's trainer_fn.
-
-    Args:
-        module: Module of the function.
-        name: Name of the function.
-        files: The modules that TFX has packed, by file name; empty if it is imported from elsewhere.
-    """
+    """A user's trainer_fn, with the modules that TFX packed, by file name; none if it is imported from elsewhere."""
 
     module: str
     name: str
@@ -103,19 +97,6 @@ class TrainerFn:
             return cls(module, "trainer_fn", {each: file.read(each) for each in names})
 
 
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """The written module.
-
-    Args:
-        name: Name of the module; empty if none could be written.
-        why: The reason, if none could be written.
-    """
-
-    name: str = ""
-    why: str = ""
-
-
 def write(
     folder: str,
     converted: str,
@@ -125,15 +106,8 @@ def write(
     train: InputFn,
     exporters: Any,
     is_keras_3: bool,
-) -> Written:
-    """Writes the module, and the user's own modules next to it, if it can be converted.
-
-    Args:
-        folder: To write to.
-        converted: Final path of that folder.
-        train: The input_fn of training.
-        exporters: Exporters of the EvalSpec.
-    """
+) -> tuple[str, str]:
+    """Writes the module, and the user's own next to it; returns its name, or why there is none."""
     is_dataset, signatures = _signatures(estimator, train)
     served = {answer for _, outputs in signatures.values() for answer in outputs.values()}
     reasons = {
@@ -144,10 +118,8 @@ def write(
         "this head has other signatures than those of classes and numbers": not served <= _KNOWN[canned.head.kind],
     }
     if why := next((why for why, holds in reasons.items() if holds), ""):
-        return Written(why=why)
+        return "", why
     name = f"{function.module.rpartition('.')[2]}_keras"
-    while f"{name}.py" in function.files:
-        name += "_"
     text = _HEADER.format(
         function=f"{function.module}.{function.name}",
         module=function.module,
@@ -161,7 +133,7 @@ def write(
     for file, content in {**function.files, f"{name}.py": "\n\n".join(body).encode()}.items():
         with open(os.path.join(folder, file), "wb") as target:
             target.write(content)
-    return Written(name)
+    return name, ""
 
 
 def _signatures(estimator: Any, input_fn: InputFn) -> tuple[bool, dict[str, tuple[str, dict[str, str]]]]:

@@ -38,11 +38,7 @@ class Source:
     """An Estimator's training.
 
     Args:
-        run: The run of the training.
-        checkpoint: Prefix of its last checkpoint.
-        step: Step of that checkpoint.
         settings: Settings of the training, with tuned values, steps of epochs and weights of balanced classes resolved.
-        inputs: The Trainer's input artifacts, by name.
         model: Folder of the SavedModel that was exported from that checkpoint; empty if there is none.
         examples: Files with evaluation examples that replace the Trainer's.
     """
@@ -72,17 +68,7 @@ class Source:
 
 
 def find(named: str, checkpoint: str = "") -> Source:
-    """Finds the Estimator's training of a run, finished or not.
-
-    Args:
-        named: A pipeline's folder, for its last run, or a run's log folder.
-        checkpoint: Another checkpoint of the same model: without its `.index`, or a folder, for its last checkpoint,
-            such as the model_dir of an Estimator outside of any pipeline.
-
-    Raises:
-        DeclarationError: There is no run, or its training was not an Estimator's of a declared network.
-        PipelineError: ML Metadata has no training, or its files are gone.
-    """
+    """Finds the Estimator's training of a run, finished or not; with `checkpoint`, another one of the same model."""
     run = find_runs([named])[0]
     properties, inputs, outputs = last_training(run)
     settings = settings_of(properties)
@@ -168,11 +154,7 @@ def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
 def describe(
     store: Any, execution: metadata_store_pb2.Execution, moved: Mapping[str, str]
 ) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
-    """Returns the properties of an execution, its input artifacts, and its output URIs.
-
-    Args:
-        moved: Current URIs of artifacts, by the URI in ML Metadata.
-    """
+    """Returns an execution's properties, input artifacts, and output URIs; `moved` has current URIs by old ones."""
     handle = types.SimpleNamespace(store=store)
     read, wrote = (get(handle, execution.id) for get in (get_input_artifacts, get_output_artifacts))
     for each in (each for found in (read, wrote) for artifacts in found.values() for each in artifacts):

@@ -27,14 +27,7 @@ _NODE, _TRAINER = "node", ".Trainer"
 
 @dataclass(frozen=True)
 class Training:
-    """A training by a trainer_fn.
-
-    Args:
-        name: Name of the pipeline.
-        checkpoint: Its last checkpoint, without `.index`.
-        properties: The Trainer's execution properties.
-        inputs: The Trainer's input artifacts.
-    """
+    """A training by a trainer_fn."""
 
     name: str
     checkpoint: str
@@ -44,17 +37,7 @@ class Training:
 
 
 def find(named: str) -> Optional[Training]:
-    """Finds the last training of a trainer_fn; None if a declared network was trained.
-
-    Args:
-        named: A pipeline's folder, or a run's log folder; for another TFX pipeline, its ML Metadata database, or a
-            folder with metadata.sqlite.
-
-    Raises:
-        DeclarationError: There is no run.
-        PipelineError: The training's files are gone.
-        UserCodeError: It was the training of a run_fn.
-    """
+    """Finds the last training by a trainer_fn, of a run or an ML Metadata database; None if a network was trained."""
     if database := _own_database(named):
         name, (properties, inputs, outputs) = _own_training(database)
         folder = outputs.get(standard_component_specs.MODEL_RUN_KEY, "")
@@ -75,8 +58,8 @@ def find(named: str) -> Optional[Training]:
     return Training(name, *source.last_checkpoint(folder), properties, inputs)
 
 
-def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof, run_fn.Written]:
-    """Converts the Estimator that the trainer_fn returns, and writes the run_fn that replaces it."""
+def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof, tuple[str, str]]:
+    """Converts a trainer_fn's Estimator, and writes a run_fn in its place; returns its name or why there is none."""
     bring_back_estimator()
     source.show_tensorflow_1(source.settings_of(training.properties))
     from tfx_estimator.model_fn.bridge.canned import conversion, reading
@@ -91,20 +74,15 @@ def convert(training: Training, output: str, to: str = "keras2") -> tuple[Proof,
                 "keep its training, by --estimator FILE:trainer_fn; or convert the run of a canned one, or of a "
                 "network of trainer.model",
             )
-        trained = conversion.Trained(
-            estimator,
-            training.checkpoint,
-            made["train_spec"].input_fn,
-            evaluation.input_fn,
-            evaluation.steps,
-        )
-        function, written = run_fn.TrainerFn.of(training.properties), list[run_fn.Written]()
+        train = made["train_spec"].input_fn
+        function, written = run_fn.TrainerFn.of(training.properties), list[tuple[str, str]]()
 
         def also(draft: str, canned: reading.Canned) -> None:
-            given = (canned, estimator, trained.train, evaluation.exporters, to == "keras3")
+            given = (canned, estimator, train, evaluation.exporters, to == "keras3")
             written.append(run_fn.write(draft, os.path.abspath(output), function, *given))
 
-        return conversion.convert(trained, output, to == "keras3", also), written[0]
+        given = (estimator, training.checkpoint, train, evaluation.input_fn, output, evaluation.steps)
+        return conversion.convert(*given, to == "keras3", also), written[0]
 
 
 def _call(training: Training, scratch: str) -> dict[str, Any]:

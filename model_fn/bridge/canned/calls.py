@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
 import itertools
@@ -22,23 +23,17 @@ from tfx_estimator.model_fn.bridge.kept.inputs import placeholders
 from tfx_estimator.model_fn.bridge.optimizers import saved_name
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
-DENSE, DROPOUT, NORM = "Dense", "Dropout", "BatchNormalization"
-# The scope of what tf.gradients creates.
-_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
+DENSE, DROPOUT, NORM, CONV, FLATTEN = "Dense", "Dropout", "BatchNormalization", "Conv2D", "Flatten"
+POOLS = ("MaxPooling2D", "AveragePooling2D")
+# The scopes of what tf.gradients and a tape create.
+_GRADIENTS = re.compile(r"(?:^|/)(gradients(?:_\d+)?|gradient_tape)/")
 # By an output.
 Calls = dict[Any, "Call"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call of a layer, or of `input_layer`.
-
-    Args:
-        given: The tensor; of `input_layer`, the features.
-        layer: None for `input_layer`.
-        is_training: The layer's argument.
-        variables: Those of each column, in the order of the output.
-    """
+    """A call of a layer, with its tensor; or of columns, with the features and each column's variables, in order."""
 
     given: Any
     layer: Any = None
@@ -57,8 +52,6 @@ class Called:
 
     Args:
         optimizer: As the model_fn has made it; a rate of a schedule is that.
-        calls: By their outputs.
-        trained: Names of the variables that it trains.
         features: The placeholders of dense features, by name.
         logits: What the model returns; in most model_fns the logits.
         weight: The feature that the loss reads; None if there is none.
@@ -82,11 +75,7 @@ class Called:
 
 
 def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
-    """Calls a model_fn for training; `types` are those of features and labels.
-
-    Raises:
-        UserCodeError: It does not train as a network of layers, by one optimizer, on dense labels.
-    """
+    """Calls a model_fn for training; `types` are those of features and labels."""
     found: list[Any] = []
 
     @contextlib.contextmanager
@@ -98,14 +87,20 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
     training = session.training(estimator, types, watch)
     calls, restore = found
     optimizers = [each for applied in training.applied for each in applied.optimizers]
-    if len(optimizers) != 1 or not isinstance(optimizers[0], tf.compat.v1.train.Optimizer):
+    if len(optimizers) != 1:
         kinds = " and ".join(f"{type(each).__module__}.{type(each).__name__}" for each in optimizers) or "none"
-        raise refused(f"a model_fn that trains by {kinds}, in place of one optimizer of tf.compat.v1.train,")
+        raise refused(f"a model_fn that trains by {kinds}, in place of one optimizer,")
     for each in training.applied[0].gradients:
         op = (each.values if isinstance(each, tf.IndexedSlices) else each).op
         if not _GRADIENTS.search(op.name):
             raise refused(f"a gradient that the model_fn changes before it applies it, by {op.name},")
-    restore(optimizers[0])
+    # One of Keras has variables by now: `numbers_of` finds them in the old one.
+    optimizer = copy.copy(optimizers[0])
+    if hyper := getattr(optimizer, "_hyper", None):
+        optimizer._hyper = {
+            name: _first(each) if isinstance(each, tf.Variable) else each for name, each in hyper.items()
+        }
+    restore(optimizer)
     features, labels = training.given
     if not isinstance(features, dict) or not isinstance(labels, tf.Tensor):
         raise refused("an input_fn without a dict of features and a tensor of labels")
@@ -117,7 +112,12 @@ def call(estimator: tf.estimator.Estimator, types: Any) -> Called:
     if len(weights) > 1:
         raise refused(f"a loss of several features, {' and '.join(weights)},")
     trained = frozenset(saved_name(each) for each in training.applied[0].trained)
-    return Called(training, optimizers[0], calls, trained, dense, labels, logits, *(weights or [None]))
+    return Called(training, optimizer, calls, trained, dense, labels, logits, *(weights or [None]))
+
+
+def _first(variable: tf.Variable) -> float:
+    """Returns the shortest decimal that equals a variable's initial value."""
+    return float(str(np.float32(tf.get_static_value(variable._initial_value))))
 
 
 def reached(roots: Sequence[tf.Tensor], stops: Collection[Any]) -> list[tf.Tensor]:
@@ -184,13 +184,14 @@ def _is_of(prediction: tf.Tensor, name: str) -> bool:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[Calls]:
-    """Records the calls of `input_layer`, of known layers and of `tf.nn.dropout` in this context."""
+    """Records the calls of columns, of known layers and of `tf.nn.dropout` in this context."""
     from tensorflow.python.feature_column import feature_column
 
     found: Calls = {}
     places = (tf.compat.v1.layers, tf.keras.layers, tf.compat.v1.keras.layers)
-    kinds = {getattr(place, name) for place in places for name in (DENSE, DROPOUT, NORM)}
-    joined = feature_column._internal_input_layer
+    kinds = {getattr(place, name) for place in places for name in (DENSE, DROPOUT, NORM, CONV, FLATTEN, *POOLS)}
+    of_columns = {place.DenseFeatures for place in places[1:]}
+    joined, linear = feature_column._internal_input_layer, feature_column._LinearModel
 
     def recording(made: Any) -> Any:
         def called(layer: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -200,6 +201,12 @@ def recorded() -> Iterator[Calls]:
                 if tf.is_tensor(is_training):
                     is_training = tf.get_static_value(is_training)
                 found[result.ref()] = Call(inputs, layer, bool(is_training))
+            elif type(layer) in of_columns:
+                variables = layer._state_manager._cols_to_vars_map
+                columns = {each: [*variables[each].values()] for each in layer._feature_columns}
+                found[result.ref()] = Call(dict(inputs), variables=columns)
+            elif type(layer) is linear:
+                found[result.ref()] = Call(dict(inputs), layer, variables=layer.cols_to_vars())
             return result
 
         return called
@@ -227,6 +234,8 @@ def recorded() -> Iterator[Calls]:
         stack.enter_context(mock.patch.object(feature_column, joined.__name__, joining))
         for place in (tf.nn, tf.compat.v1.nn):
             stack.enter_context(mock.patch.object(place, "dropout", dropping(place.dropout)))
-        for kind in {base for each in kinds for base in each.__mro__ if "__call__" in vars(base)}:
+        for kind in {
+            base for each in (*kinds, *of_columns, linear) for base in each.__mro__ if "__call__" in vars(base)
+        }:
             stack.enter_context(mock.patch.object(kind, "__call__", recording(vars(kind)["__call__"])))
         yield found

@@ -23,32 +23,14 @@ _KERAS = "tf.keras.layers"
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """An input of the network.
-
-    Args:
-        width: Values of an example; None is any number of them.
-    """
+    """An input of the network; of any number of values in an example if its width is None."""
 
     dtype: str
     width: Optional[int]
 
 
 class Columns:
-    """Writes columns; the ids of each are computed once.
-
-    Args:
-        features: Features of a batch of its input_fn; a sparse one is a SparseTensorValue.
-        is_v2: See `Canned`.
-
-    Attributes:
-        inputs: By the feature's name.
-        lines: Lines of the network's function so far.
-        functions: Source of functions that the layers call.
-        parts: Names of parts to copy into the source.
-        files: Vocabularies to write, by file name.
-        weights: The place of each weight, by its name in the checkpoint.
-        layers: Names of the network's layers.
-    """
+    """Writes columns; ids are computed once. `weights` has places, by their names in the checkpoint."""
 
     def __init__(self, features: Mapping[str, Any], is_v2: bool = False) -> None:
         self.inputs: dict[str, Input] = {}
@@ -66,31 +48,31 @@ class Columns:
 
     def deep(self, column: Any) -> str:
         """Returns the expression of a dense column's values in the network's input."""
-        return self.dense(column, f"deep_{clean(column.name)}", "dnn/input_from_feature_columns/input_layer")
+        own = clean(getattr(column, "shared_embedding_collection_name", column.name))
+        variable = f"dnn/input_from_feature_columns/input_layer/{own}/embedding_weights"
+        return self.dense(column, f"deep_{clean(column.name)}", variable)
 
-    def linear(self, column: Any, units: int, combiner: str) -> str:
-        """Returns the expression of a column's contribution to a linear model's logits."""
-        own, scope = f"linear_{clean(column.name)}", "linear/linear_model"
-        weights = f"{scope}/{clean(column.name)}/weights"
-        if "SharedEmbeddingColumn" in _kind(column):
-            raise refused(f"the column {column.name!r}, a shared embedding of a linear model,")
+    def linear(self, column: Any, units: int, combiner: str, scope: str = "linear/linear_model") -> str:
+        """Returns the expression of a column's contribution to a linear model of this scope."""
+        own, inner = f"linear_{clean(column.name)}", f"{scope}/{clean(column.name)}"
         if hasattr(column, "num_buckets"):
             name = self.layer(own)
-            self.weights[weights] = f"{name}/rows"
+            self.weights[f"{inner}/weights"] = f"{name}/rows"
             return self._bag(column, column.num_buckets, units, name, combiner=combiner)
-        values = self.dense(column, f"{own}_input", scope)
+        values = self.dense(column, f"{own}_input", f"{inner}/embedding_weights")
         name = self.layer(own)
-        self.weights[weights] = f"{name}/kernel"
+        self.weights[f"{inner}/weights"] = f"{name}/kernel"
         return f"{call(f'{_KERAS}.Dense', units, use_bias=False, name=name)}({values})"
 
-    def dense(self, column: Any, name: str, scope: str, is_trained: bool = True) -> str:
-        """Returns the expression of a dense column's values.
+    def total(self, added: list[str], bias: str) -> list[str]:
+        """Returns the lines of a linear model's call, after its variable, of contributions and a bias of this name."""
+        self.parts.add("Total")
+        name = self.layer("linear_bias")
+        self.weights[bias] = f"{name}/bias"
+        return [f"{call('Total', name=name)}(", "    [", *(f"        {each}," for each in added), "    ]", ")"]
 
-        Args:
-            name: Of the layer, if the column has one of its own.
-            scope: Of its variables.
-            is_trained: Whether the optimizer trains those that are trainable.
-        """
+    def dense(self, column: Any, name: str, variable: str, is_trained: bool = True) -> str:
+        """Returns the expression of a dense column's values, with a layer of this name and a variable of that."""
         kind = _kind(column)
         if kind == "NumericColumn":
             return self._number(column)
@@ -99,9 +81,8 @@ class Columns:
         if kind == "IndicatorColumn":
             return self._hot(column.categorical_column, name)
         if kind == "EmbeddingColumn":
-            self._check_lookup(column)
             name = self.layer(name)
-            self.weights[f"{scope}/{clean(column.name)}/embedding_weights"] = f"{name}/rows"
+            self.weights[variable] = f"{name}/rows"
             options: dict[str, Any] = {} if column.trainable and is_trained else {"trainable": False}
             inner = column.categorical_column
             options |= self._options(column, column.initializer, name)
@@ -114,7 +95,7 @@ class Columns:
             shared = column.shared_embedding_collection_name
             rows = column.categorical_column.num_buckets
             given = (rows, column.dimension, column.initializer, column.trainable and is_trained)
-            return self._share(column, shared, f"{scope}/{clean(shared)}/embedding_weights", *given)
+            return self._share(column, shared, variable, *given)
         raise refused(f"the column {column.name!r}, a {kind},")
 
     def _number(self, column: Any) -> str:
@@ -156,7 +137,6 @@ class Columns:
         self, column: Any, shared: str, weights: str, rows: int, units: int, initializer: Any, is_trained: bool
     ) -> str:
         """Returns a call of the layer that all columns of a shared embedding use."""
-        self._check_lookup(column)
         if shared not in self._shared:
             layer = self._shared[shared] = self.variable(f"{shared}_rows")
             self.parts.add("Bag")
@@ -189,16 +169,10 @@ class Columns:
             return None
         return Source(call(f"tf.keras.initializers.{kind.__name__}", **options))
 
-    def _check_lookup(self, column: Any) -> None:
-        if not column.use_safe_embedding_lookup:
-            raise refused(f"use_safe_embedding_lookup=False of the column {column.name!r}")
-
     def _weighted(self, column: Any) -> str:
         """Returns the ids of a column, with their weights if it has any."""
         if _kind(column) != "WeightedCategoricalColumn":
             return self.ids(column)
-        if column.dtype != tf.float32:
-            raise refused(f"the weights of the column {column.name!r}, of {column.dtype.name},")
         weights = self.input(column.weight_feature_key, "float32", None)
         return f"[{self.ids(column.categorical_column)}, {weights}]"
 
@@ -262,8 +236,6 @@ class Columns:
         return self._lookup(column, name, [each.decode() if isinstance(each, bytes) else each for each in words])
 
     def _filed(self, column: Any, name: str) -> str:
-        if getattr(column, "file_format", None):
-            raise refused(f"the vocabulary of the column {column.name!r}, of the format {column.file_format},")
         with tf.io.gfile.GFile(column.vocabulary_file, "rb") as file:
             # Like TensorFlow's table: lines end only with \n, and each \r is dropped.
             lines = file.read().decode().replace("\r", "").removesuffix("\n").split("\n")[: column.vocabulary_size]

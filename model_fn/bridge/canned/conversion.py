@@ -7,61 +7,44 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge import fresh, session, steps
-from tfx_estimator.model_fn.bridge.canned import calls, model_fn, optimizers, reading, trial, weights, writing
+from tfx_estimator.model_fn.bridge import fresh, session, trial
+from tfx_estimator.model_fn.bridge.canned import calls, model_fn, optimizers, reading, weights, writing
 from tfx_estimator.model_fn.bridge.canned.reading import Canned
 from tfx_estimator.model_fn.bridge.kept import inputs
 from tfx_estimator.model_fn.bridge.kept.inputs import InputFn
-from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
+from tfx_estimator.model_fn.bridge.proof import Proof, require
+from tfx_estimator.model_fn.bridge.steps import STEPS
 from tfx_estimator.model_fn.bridge.tensors import SLOT, STEP, WEIGHT, Placed, Reader, read, write_arrays
-from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, PROOF, WEIGHTS, drafted
+from tfx_estimator.model_fn.bridge.written import MAPPING, NETWORK, WEIGHTS, drafted
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 
-@dataclass(frozen=True)
-class Trained:
-    """An Estimator's training.
-
-    Args:
-        estimator: Must not have trained in this process: an optimizer of Keras belongs to its first graph.
-        checkpoint: Without its `.index`.
-        train: The input_fn of training.
-        evaluate: The input_fn of evaluation.
-        steps: Batches of an evaluation; None is all.
-    """
-
-    estimator: Any
-    checkpoint: str
-    train: InputFn
-    evaluate: InputFn
-    steps: Optional[int] = None
-
-
 def convert(
-    trained: Trained, output: str, is_keras_3: bool = False, also: Callable[[str, Canned], None] = lambda *_: None
+    estimator: Any,
+    checkpoint: str,
+    train: InputFn,
+    evaluate: InputFn,
+    output: str,
+    steps: Optional[int] = None,
+    is_keras_3: bool = False,
+    also: Callable[[str, Canned], None] = lambda *_: None,
 ) -> Proof:
     """Writes the network's source, its weights, the Keras model, and the proof that it equals the Estimator.
 
     Args:
-        output: The folder to create; it appears only when complete and proved.
-        is_keras_3: Write for Keras 3, and compare in a separate process.
+        estimator: Must not have trained in this process: an optimizer of Keras belongs to its first graph.
+        steps: Batches of an evaluation; None is all.
         also: Writes more of a canned Estimator into the folder.
-
-    Raises:
-        UserCodeError: A part of the Estimator cannot be converted, or the checkpoint does not match it.
-        NotEqualError: The two differ.
     """
-    estimator, checkpoint = trained.estimator, trained.checkpoint
     canned = reading.read(estimator) if reading.is_canned(estimator) else None
     reader, _ = read(checkpoint)
     described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()} if canned else {}
-    types, read_batches = inputs.read(estimator, trained.train, ModeKeys.TRAIN, steps.STEPS)
+    types, read_batches = inputs.read(estimator, train, ModeKeys.TRAIN, STEPS)
     batches = [session.Batch(*each) for each in read_batches]
     if canned:
         training = session.training(estimator, types)
@@ -81,7 +64,7 @@ def convert(
     placed = weights.place(reader, written.weights, training, described)
     with drafted(output) as draft:
         # Before a Keras model is created: one that is created in a graph breaks those that were not.
-        evaluation = session.predicting(estimator, checkpoint, trained.evaluate, written.inputs, scores)
+        evaluation = session.predicting(estimator, checkpoint, evaluate, written.inputs, scores)
         with evaluation as predicting, tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
             after = training.train(checkpoint, lambda: batches, scratch)
             _write(draft, written, placed, reader)
@@ -90,7 +73,7 @@ def convert(
             held = [each for each in placed if each.place and each.tensor.kind in (WEIGHT, SLOT, STEP)]
             given = (
                 trial.Trial(draft, head.kind, checkpoint, held, batches, after),
-                predicting.answers(trained.steps),
+                predicting.answers(steps),
             )
             command = fresh.python(fresh.program(trial.__name__, "compare"))
             # A program of TensorFlow 1 has turned off what Keras needs.
@@ -98,12 +81,10 @@ def convert(
             result = trial.compare(*given) if is_here else fresh.ask(command, *given, is_keras_3=is_keras_3)
         counts = collections.Counter(each.tensor.kind for each in placed)
         proof = Proof(**result, tensors=dict(counts), compared=compared)
-        write_json(os.path.join(draft, PROOF), proof.to_dict())
         if canned:
             also(draft, canned)
-        if not proof.holds:
-            todo = "use the code that created the Estimator when it trained"
-            raise not_equal(proof, todo if canned else f"{todo}; or keep all of it, by --to kept")
+        todo = "use the code that created the Estimator when it trained"
+        require(proof, draft, todo if canned else f"{todo}; or keep all of it, by --to kept")
     return proof
 
 

@@ -15,12 +15,10 @@ class Head:
     """The head of a canned Estimator.
 
     Args:
-        units: Logits of an example.
         reduction: From the examples' losses to the batch's: SUM, MEAN, or WEIGHTED_MEAN, which divides by the sum
             of the weights.
         weight: The feature that weights an example's loss; empty if there is none.
         words: The labels' names, in the order of their numbers; empty if labels are numbers.
-        loss: A user's loss of each example, of `labels` and `logits`.
     """
 
     kind: str

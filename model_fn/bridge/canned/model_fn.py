@@ -1,4 +1,4 @@
-"""A model_fn of feature columns and layers as the source of a Keras model."""
+"""A model_fn of layers, of feature columns or images, as the source of a Keras model."""
 
 from __future__ import annotations
 
@@ -31,16 +31,9 @@ def head(called: Called) -> Head:
 def write(
     called: Called, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
 ) -> writing.Written:
-    """Writes the source.
-
-    Args:
-        features: Features of a batch of the input_fn.
-
-    Raises:
-        UserCodeError: A part of the model_fn cannot be converted.
-    """
+    """Writes the source."""
     columns = Columns(features)
-    logits = _Network(called, columns).value(called.logits)
+    logits = _Network(called, columns, is_keras_3).value(called.logits)
     shape = ", ".join(["batch", *map(str, called.logits.shape[1:])])
     output = f"the model_fn's {called.logits.op.name}, [{shape}]"
     loss, reads = _loss(called, columns)
@@ -74,8 +67,8 @@ _LEFT_OUT += ["noise_shape", "renorm", "virtual_batch_size", "adjustment"]
 class _Network:
     """Writes the layers that a tensor needs; each is written once."""
 
-    def __init__(self, called: Called, columns: Columns) -> None:
-        self._called = called
+    def __init__(self, called: Called, columns: Columns, is_keras_3: bool) -> None:
+        self._called, self._is_keras_3 = called, is_keras_3
         self._columns = columns
         self._features = {each.ref(): name for name, each in called.features.items()}
         self._made: dict[Any, str] = {}
@@ -97,15 +90,20 @@ class _Network:
 
     def _feature(self, tensor: tf.Tensor) -> str:
         name, shape = self._features[tensor.ref()], tensor.shape
-        if tensor.dtype != tf.float32 or shape.rank not in (1, 2) or None in shape[1:]:
+        # As a float32 of Keras's input: larger integers may not be equal.
+        is_number = tensor.dtype.is_floating or (tensor.dtype.is_integer and tensor.dtype.size <= 2)
+        if not is_number or shape.rank is None or None in shape[1:]:
             raise refused(
                 f"the feature {name!r} of {tensor.dtype.name} and shape {shape}, which is taken without a column,",
                 "take it by a column of tf.feature_column; or keep all of it, by --estimator and --to kept",
             )
-        value = self._columns.input(name, "float32", shape[1] if shape.rank == 2 else 1)
-        if shape.rank == 2:
+        value = self._columns.input(name, "float32", shape[1:].num_elements())
+        if shape.rank == 2 and tensor.dtype == tf.float32:
             return value
-        return self._function("flat", f"flat_{clean(name)}", ["value"], ["return tf.reshape(value, [-1])"], [value])
+        lines = [f"return tf.reshape(value, {[-1, *shape[1:]]})"]
+        if tensor.dtype != tf.float32:
+            lines.insert(0, f"value = tf.cast(value, tf.{tensor.dtype.name})")
+        return self._function("shaped", f"shaped_{clean(name)}", ["value"], lines, [value])
 
     def _function(self, function: str, name: str, arguments: list[str], lines: list[str], values: list[str]) -> str:
         """Writes a function, and a layer that calls it on values."""
@@ -121,17 +119,31 @@ class _Network:
         values = []
         for column, variables in call.variables.items():
             names = [saved_name(each) for each in variables]
-            scope = names[0].rsplit("/", 2)[0] if names else ""
             is_trained = not self._called.trained.isdisjoint(names)
-            values.append(self._columns.dense(column, f"deep_{clean(column.name)}", scope, is_trained))
-        for key in self._columns.inputs.keys() & call.given.keys():
-            if call.given[key] is not self._called.training.given[0].get(key):
-                raise refused(f"the feature {key!r}, which the model_fn computes,", "compute it in the input_fn")
+            values.append(self._columns.dense(column, f"deep_{clean(column.name)}", "".join(names[:1]), is_trained))
+        self._check_features(call)
         if len(values) == 1:
             return self._columns.line("input_layer", values[0])
         name = self._columns.layer("input_layer")
         made = written(f"{KERAS}.Concatenate", name=name)
         self._columns.lines += [f"{(own := self._columns.variable(name))} = {made}(", *writing.listed(values), ")"]
+        return own
+
+    def _check_features(self, call: Call) -> None:
+        for key in self._columns.inputs.keys() & call.given.keys():
+            if call.given[key] is not self._called.training.given[0].get(key):
+                raise refused(f"the feature {key!r}, which the model_fn computes,", "compute it in the input_fn")
+
+    def _linear(self, call: Call) -> str:
+        """Writes a linear_model."""
+        variables = dict(call.variables)
+        bias = saved_name(variables.pop("bias")[0])
+        inner = next(iter(call.layer._column_layers.values()))
+        given = inner._units, inner._sparse_combiner, bias.rpartition("/")[0]
+        columns = sorted(variables, key=lambda column: column.name)
+        first, *more = self._columns.total([self._columns.linear(each, *given) for each in columns], bias)
+        self._check_features(call)
+        self._columns.lines += [f"{(own := self._columns.variable('linear'))} = {first}", *more]
         return own
 
     def _computed(self, tensor: tf.Tensor) -> str:
@@ -145,7 +157,7 @@ class _Network:
         kind = clean(tensor.op.name.rpartition("/")[2]).strip("_").lower()
         return self._function(f"compute_{kind}", f"computed_{kind}", names, lines, values)
 
-    def _layer(self, call: Call, kind: str, *args: Any, **options: Any) -> str:
+    def _layer(self, call: Call, kind: str, *args: Any, place: str = f"{KERAS}.", **options: Any) -> str:
         value, layer = self.value(call.given), call.layer
         for option in _LEFT_OUT:
             if getattr(layer, option, None):
@@ -158,13 +170,29 @@ class _Network:
         if self._called.trained.isdisjoint(variables.values()) and variables:
             options["trainable"] = False
         self._columns.weights |= {saved: f"{name}/{each}" for each, saved in variables.items()}
-        return self._columns.line(name, f"{written(f'{KERAS}.{kind}', *args, **options, name=name)}({value})")
+        return self._columns.line(name, f"{written(f'{place}{kind}', *args, **options, name=name)}({value})")
 
     def _dense(self, call: Call) -> str:
+        return self._of_kernel(call, calls.DENSE, call.layer.units)
+
+    def _conv(self, call: Call) -> str:
+        return self._of_kernel(call, calls.CONV, call.layer.filters, call.layer.kernel_size, **_form(call.layer))
+
+    def _pool(self, call: Call) -> str:
+        layer, options = call.layer, {"strides": call.layer.strides, **_form(call.layer)}
+        # The default of a pooling.
+        if layer.strides == layer.pool_size:
+            del options["strides"]
+        return self._layer(call, type(layer).__name__, layer.pool_size, **options)
+
+    def _flatten(self, call: Call) -> str:
+        return self._layer(call, calls.FLATTEN)
+
+    def _of_kernel(self, call: Call, kind: str, *args: Any, **options: Any) -> str:
         # What it needs is written before a comment on it.
         self.value(call.given)
         activation = writing.activation_of(reading.activation(call.layer.activation), self._columns)
-        options = {} if activation in (None, "linear") else {"activation": activation}
+        options |= {} if activation in (None, "linear") else {"activation": activation}
         options |= {} if call.layer.use_bias else {"use_bias": False}
         for name in ("kernel_initializer", "bias_initializer"):
             given = getattr(call.layer, name)
@@ -174,7 +202,7 @@ class _Network:
                 options[name] = source
             else:
                 self._columns.lines.append(f"# Keras has no such {name} as this had: pass one to train from scratch.")
-        return self._layer(call, calls.DENSE, call.layer.units, **options)
+        return self._layer(call, kind, *args, **options)
 
     def _dropout(self, call: Call) -> str:
         return self._layer(call, calls.DROPOUT, call.layer.rate) if call.is_training else self.value(call.given)
@@ -191,8 +219,25 @@ class _Network:
             momentum = 1.0
             self.value(call.given)
             self._columns.lines.append("# The model_fn trained without its update_ops: these averages never move.")
-        options = {name: False for name in ("center", "scale") if not getattr(layer, name)}
+        options: dict[str, Any] = {name: False for name in ("center", "scale") if not getattr(layer, name)}
+        if self._is_keras_3 and call.given.shape.rank == 4:
+            self._columns.parts.add(calls.NORM)
+            options["place"] = ""
         return self._layer(call, calls.NORM, momentum=momentum, epsilon=layer.epsilon, **options)
 
 
+def _form(layer: Any) -> dict[str, Any]:
+    """Returns what a convolution or a pooling has in other ways than most."""
+    usual = {
+        "strides": (1, 1),
+        "padding": "valid",
+        "dilation_rate": (1, 1),
+        "groups": 1,
+        "data_format": "channels_last",
+    }
+    return {name: value for name, each in usual.items() if (value := getattr(layer, name, each)) != each}
+
+
 _WRITERS = {calls.DENSE: _Network._dense, calls.DROPOUT: _Network._dropout, calls.NORM: _Network._norm}
+_WRITERS |= {"_LinearModel": _Network._linear, calls.CONV: _Network._conv, calls.FLATTEN: _Network._flatten}
+_WRITERS |= dict.fromkeys(calls.POOLS, _Network._pool)

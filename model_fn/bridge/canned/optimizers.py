@@ -37,13 +37,7 @@ _TO_KERAS_2 = "convert to keras2"
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """An optimizer of `tf.keras.optimizers.legacy`, to be written.
-
-    Args:
-        kind: The class; one of OWN is in network.py.
-        options: Its arguments.
-        factor: Multiplies the values of the old momentum slot.
-    """
+    """An optimizer of `tf.keras.optimizers.legacy`, or of OWN; `factor` multiplies the old momentum slot."""
 
     kind: str
     options: dict[str, Any]
@@ -51,11 +45,7 @@ class Optimizer:
 
 
 def describe(optimizer: Any) -> Optimizer:
-    """Returns the equivalent optimizer of Keras.
-
-    Raises:
-        UserCodeError: There is none, or a rate is computed in the graph.
-    """
+    """Returns the equivalent optimizer of Keras."""
     name = type(optimizer).__name__
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         return _of_old(optimizer, name)
@@ -91,11 +81,7 @@ def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optim
 
 
 def in_keras_3(optimizer: Optimizer) -> Optimizer:
-    """Returns the equivalent class of `parts_keras3`.
-
-    Raises:
-        UserCodeError: There is none.
-    """
+    """Returns the equivalent class of `parts_keras3`."""
     kind, options = optimizer.kind, dict(optimizer.options)
     if kind == "SGD" and "momentum" in options:
         kind = "KerasMomentum"

@@ -1,4 +1,4 @@
-"""Source for a network.py of Keras 3, copied verbatim: replacements of namesakes in `parts`, and optimizers.
+"""Source for a network.py of Keras 3, copied verbatim: replacements of namesakes in `parts`, a layer, and optimizers.
 
 Keras 3's own optimizers do not sum repeated rows of a gradient, and have other slots. These use the same TensorFlow
 operations as the Estimator's.
@@ -164,6 +164,24 @@ class CenteredPlainRMSprop(PlainRMSprop):
     """PlainRMSprop centered by the mean gradient."""
 
     kept = {"mg": ("mg", 0.0), **PlainRMSprop.kept}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class BatchNormalization(tf.keras.layers.BatchNormalization):
+    """Normalises images in training by TensorFlow's fused operation, like Keras 2 and the Estimator.
+
+    Keras 3 uses several operations, and averages the biased variance of a batch, which is smaller.
+    """
+
+    def call(self, inputs, training=None, mask=None):
+        if not (training and self.trainable) or len(inputs.shape) != 4 or self.axis not in (-1, 3):
+            return super().call(inputs, training=training, mask=mask)
+        gamma = self.gamma if self.scale else tf.ones_like(self.moving_mean)
+        beta = self.beta if self.center else tf.zeros_like(self.moving_mean)
+        outputs, *moments = tf.compat.v1.nn.fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon)
+        for average, moment in zip((self.moving_mean, self.moving_variance), moments):
+            average.assign_sub((average - moment) * (1.0 - self.momentum))
+        return outputs
 
 
 def places(model):

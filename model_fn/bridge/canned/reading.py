@@ -13,16 +13,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.bridge.canned.head import (
-    BINARY,
-    CLASSES,
-    LABELS,
-    MEAN,
-    REGRESSION,
-    SUM,
-    WEIGHTED_MEAN,
-    Head,
-)
+from tfx_estimator.model_fn.bridge.canned import head as heads
+from tfx_estimator.model_fn.bridge.canned.head import MEAN, SUM, WEIGHTED_MEAN, Head
 from tfx_estimator.model_fn.bridge.canned.rates import recorded_schedules
 from tfx_estimator.model_fn.bridge.canned.refusal import refused
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -33,13 +25,13 @@ _READ = ("dnn", "linear", "dnn_linear_combined")
 _ACTIVATIONS = ("relu", "elu", "selu", "sigmoid", "tanh", "softplus", "softsign", "swish", "gelu", "linear")
 # Kinds of heads, by class name.
 _HEADS = {
-    "BinaryClassHead": BINARY,
-    "_BinaryLogisticHeadWithSigmoidCrossEntropyLoss": BINARY,
-    "MultiClassHead": CLASSES,
-    "_MultiClassHeadWithSoftmaxCrossEntropyLoss": CLASSES,
-    "MultiLabelHead": LABELS,
-    "RegressionHead": REGRESSION,
-    "_RegressionHeadWithMeanSquaredErrorLoss": REGRESSION,
+    "BinaryClassHead": heads.BINARY,
+    "_BinaryLogisticHeadWithSigmoidCrossEntropyLoss": heads.BINARY,
+    "MultiClassHead": heads.CLASSES,
+    "_MultiClassHeadWithSoftmaxCrossEntropyLoss": heads.CLASSES,
+    "MultiLabelHead": heads.LABELS,
+    "RegressionHead": heads.REGRESSION,
+    "_RegressionHeadWithMeanSquaredErrorLoss": heads.REGRESSION,
 }
 _REDUCTIONS = {"sum": SUM, "weighted_sum": SUM, "weighted_mean": WEIGHTED_MEAN}
 _REDUCTIONS |= dict.fromkeys(("auto", "sum_over_batch_size", "weighted_sum_over_batch_size"), MEAN)
@@ -47,17 +39,7 @@ _REDUCTIONS |= dict.fromkeys(("auto", "sum_over_batch_size", "weighted_sum_over_
 
 @dataclasses.dataclass(frozen=True)
 class Canned:
-    """A canned Estimator's parts.
-
-    Args:
-        name: Name of its class.
-        is_v2: True if its optimizers are Keras's, False if those of `tf.compat.v1.train`.
-        deep: Feature columns of its network, in the order of its input; empty if it has none.
-        linear: Feature columns of its linear model.
-        activation: Its name in Keras, or the function itself; None for none.
-        combiner: Combines several values of a linear model's column.
-        optimizers: By `deep` and `linear`.
-    """
+    """A canned Estimator's parts; the activation is its name in Keras, or the function itself."""
 
     name: str
     is_v2: bool
@@ -78,11 +60,7 @@ def is_canned(estimator: tf.estimator.Estimator) -> bool:
 
 
 def read(estimator: tf.estimator.Estimator) -> Canned:
-    """Reads a canned Estimator.
-
-    Raises:
-        UserCodeError: It is not canned, or a part of it cannot be converted.
-    """
+    """Reads a canned Estimator."""
     name = type(estimator).__name__.removesuffix("V2")
     function = _function(estimator)
     found = dict(inspect.getclosurevars(function).nonlocals)
@@ -131,18 +109,10 @@ def _head(head: Any) -> Head:
     if getattr(head, "_inverse_link_fn", None) is not None:
         raise refused(f"inverse_link_fn of the head {name}")
     loss = getattr(head, "_loss_fn", None)
-    if loss is not None and "features" in inspect.signature(loss).parameters:
-        raise refused(f"the loss_fn of the head {name}, which takes features,")
-    reduction = str(head._loss_reduction)
-    if reduction not in _REDUCTIONS:
-        raise refused(f"loss_reduction {reduction!r} of the head {name}")
     weight = head._weight_column or ""
-    if not isinstance(weight, str):
-        if weight.normalizer_fn is not None:
-            raise refused(f"the normalizer_fn of the weight_column {weight.key!r}")
-        weight = weight.key
+    weight = weight if isinstance(weight, str) else weight.key
     words = tuple(getattr(head, "_label_vocabulary", None) or ())
-    return Head(_HEADS[name], head.logits_dimension, _REDUCTIONS[reduction], weight, words, loss)
+    return Head(_HEADS[name], head.logits_dimension, _REDUCTIONS[str(head._loss_reduction)], weight, words, loss)
 
 
 def activation(function: Any) -> Any:
@@ -175,8 +145,6 @@ def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tupl
     make = lib.get_optimizer_instance_v2 if is_v2 else lib.get_optimizer_instance
     made = {}
     for part, optimizer in given.items():
-        if type(optimizer).__name__ == "LinearSDCA":
-            raise refused("the optimizer LinearSDCA")
         if optimizer is None:
             default = linear_lib._get_default_optimizer_v2 if is_v2 else linear_lib._get_default_optimizer
             optimizer = default(linear)

@@ -35,14 +35,7 @@ VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
 def lines_of(title: str, function: Callable[..., Any], arguments: Mapping[str, tf.TensorSpec]) -> list[str]:
-    """Returns the body of an equivalent function with these argument names.
-
-    Args:
-        title: The function's description in messages.
-
-    Raises:
-        UserCodeError: It creates an operation that cannot be written.
-    """
+    """Returns the body of an equivalent function with these argument names."""
     with tf.Graph().as_default():
         given = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in arguments.items()}
         result = tf.convert_to_tensor(function(**given) if len(given) > 1 else function(*given.values()))
@@ -50,11 +43,7 @@ def lines_of(title: str, function: Callable[..., Any], arguments: Mapping[str, t
 
 
 def lines_between(title: str, given: dict[Any, str], result: tf.Tensor) -> list[str]:
-    """Returns the body of a function that computes the result of a graph from tensors, named by reference.
-
-    Raises:
-        UserCodeError: An operation between them cannot be written.
-    """
+    """Returns the body of a function that computes the result of a graph from tensors, named by reference."""
     return _Trace(title, given).lines(result)
 
 
@@ -225,11 +214,7 @@ class _Trace:
 
 
 def _run(tensor: tf.Tensor, given: Mapping[Any, Any] = MappingProxyType({})) -> Any:
-    """Returns a value that depends on no argument; without the control dependencies, which may.
-
-    Args:
-        given: Values of tensors, by reference.
-    """
+    """Returns a value that depends on no argument; without the control dependencies, which may."""
     definition = tf.compat.v1.GraphDef(versions=tensor.graph.graph_def_versions)
     for op in ancestors([tensor], control=False):
         node = definition.node.add()

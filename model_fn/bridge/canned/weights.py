@@ -7,20 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tfx_estimator.model_fn.bridge import tensors
 from tfx_estimator.model_fn.bridge.canned.optimizers import Optimizer, row_of
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied
 from tfx_estimator.model_fn.bridge.optimizers import numbers_of, saved_name, slots_of
 from tfx_estimator.model_fn.bridge.session import Training
-from tfx_estimator.model_fn.bridge.tensors import (
-    GLOBAL_STEP,
-    HYPERPARAMETER,
-    SLOT,
-    STEP,
-    WEIGHT,
-    Placed,
-    Reader,
-    Tensor,
-)
+from tfx_estimator.model_fn.bridge.tensors import GLOBAL_STEP, Placed, Reader, Tensor
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _OF_COLUMN, _OF_WEIGHT = "name of the column or layer", "slot of the weight"
@@ -38,28 +30,20 @@ def hyperparameters(reader: Reader, applied: Applied) -> dict[str, np.ndarray]:
 def place(
     reader: Reader, weights: Mapping[str, str], training: Training, optimizers: Mapping[str, Optimizer]
 ) -> list[Placed]:
-    """Finds the place of each tensor.
-
-    Args:
-        weights: The place of each weight, by its name in the checkpoint.
-        optimizers: By part, in the order in which they are applied.
-
-    Raises:
-        UserCodeError: A tensor has no place, or a weight no tensor.
-    """
+    """Finds the place of each tensor."""
     shapes = reader.get_variable_to_shape_map()
-    found = {name: Placed(Tensor(name, (), WEIGHT), at, _OF_COLUMN) for name, at in weights.items()}
-    found[GLOBAL_STEP] = Placed(Tensor(GLOBAL_STEP, (), STEP), GLOBAL_STEP, _OF_COLUMN)
+    found = {name: Placed(Tensor(name, (), tensors.WEIGHT), at, _OF_COLUMN) for name, at in weights.items()}
+    found[GLOBAL_STEP] = Placed(Tensor(GLOBAL_STEP, (), tensors.STEP), GLOBAL_STEP, _OF_COLUMN)
     for described, applied in zip(optimizers.values(), training.applied):
         optimizer, factor = applied.optimizers[0], described.factor
         for key, each in numbers_of(optimizer).items():
             name, rule = saved_name(each), _SET if key in getattr(optimizer, "_hyper", {}) else _COUNTED
-            found.setdefault(name, Placed(Tensor(name, (), HYPERPARAMETER), "", rule))
+            found.setdefault(name, Placed(Tensor(name, (), tensors.HYPERPARAMETER), "", rule))
         rule = _OF_WEIGHT if factor == 1.0 else _BY_RATE
         variables = training.graph.get_collection("trainable_variables")
         for name, (weight, slot) in slots_of(optimizer, row_of(optimizer), variables).items():
             if weight in weights:
-                tensor = Tensor(name, (), SLOT, weight, name.rpartition("/")[2])
+                tensor = Tensor(name, (), tensors.SLOT, weight, name.rpartition("/")[2])
                 found[name] = Placed(tensor, f"{weights[weight]}/{slot.keras2}", rule, factor)
     wrong = [f"{name} of shape {shapes[name]} has no place" for name in sorted(shapes) if name not in found]
     wrong += [f"{name} is not in it" for name in weights if name not in shapes]

@@ -65,14 +65,7 @@ _KERAS_3 = "from 2.16 on, with its Keras 3"
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """A written network.
-
-    Args:
-        text: Content of network.py.
-        files: Vocabularies, by file name.
-        weights: The place of each weight, by its name in the checkpoint.
-        inputs: By the feature's name.
-    """
+    """A written network; `weights` has each weight's place, by its name in the checkpoint."""
 
     text: str
     files: dict[str, list[str]]
@@ -98,15 +91,7 @@ class Network:
 def write(
     canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
 ) -> Written:
-    """Writes the source.
-
-    Args:
-        features: Features of a batch of the input_fn.
-        optimizers: By `deep` and `linear`.
-
-    Raises:
-        UserCodeError: A part of the Estimator cannot be converted.
-    """
+    """Writes the source."""
     columns = Columns(features, canned.is_v2)
     lines, logits = [], []
     if canned.deep:
@@ -114,10 +99,8 @@ def write(
         logits.append("deep")
     if canned.linear:
         added = [columns.linear(column, canned.head.units, canned.combiner) for column in canned.linear]
-        columns.parts.add("Total")
-        name = columns.layer("linear_bias")
-        columns.weights["linear/linear_model/bias_weights"] = f"{name}/bias"
-        lines += [f"linear = {call('Total', name=name)}(", *listed(added), ")"]
+        first, *more = columns.total(added, "linear/linear_model/bias_weights")
+        lines += [f"linear = {first}", *more]
         logits.append("linear")
     both = logits[0]
     if len(logits) > 1:
@@ -144,7 +127,11 @@ def compose(network: Network, optimizers: Mapping[str, Optimizer], is_keras_3: b
         *columns.lines,
         f"return EstimatorModel(inputs=inputs, outputs={network.logits}, name={literal(_snake(network.name))})",
     ]
-    own = {each.kind for each in optimizers.values()} if is_keras_3 else set()
+    own = (
+        ({each.kind for each in optimizers.values()} | columns.parts) & vars(parts_keras3).keys()
+        if is_keras_3
+        else set()
+    )
     if not is_keras_3:
         columns.parts |= OWN & {each.kind for each in optimizers.values()}
     body = [

@@ -28,17 +28,7 @@ _TRAINED = "trainable_variables"
 
 @dataclass(frozen=True)
 class Exported:
-    """An export, and its trained output.
-
-    Args:
-        folder: Folder of the SavedModel.
-        signature: The signature to call.
-        output: The output to train.
-        inputs: Inputs of the signature: type and shape by name; None is an unknown shape.
-        serialized: True if it takes serialized tf.Examples.
-        trained: Names of the variables that the Estimator trained.
-        methods: Methods, such as Classify, of signatures whose method is not Predict.
-    """
+    """An export, its trained output, and the signature to call, with inputs by name: type, and shape if it is known."""
 
     folder: str
     signature: str
@@ -50,14 +40,7 @@ class Exported:
 
 
 def read(folder: str, answer: str = "") -> Exported:
-    """Reads the meta graph of an export.
-
-    Args:
-        answer: SIGNATURE:OUTPUT to train; empty chooses it by its name.
-
-    Raises:
-        UserCodeError: It is not an Estimator's, or nothing in it can be trained, or the output is ambiguous.
-    """
+    """Reads the meta graph of an export."""
     graph = _meta_graph(folder)
     trained = list(_variables(graph))
     if not trained:

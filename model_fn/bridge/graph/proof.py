@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Optional
@@ -15,60 +16,69 @@ import tensorflow as tf
 from tfx_estimator.model_fn.bridge.differences import MOST, difference
 from tfx_estimator.model_fn.bridge.examples import batches_of
 from tfx_estimator.model_fn.bridge.graph.exported import SERVE, Exported
+from tfx_estimator.model_fn.bridge.proof import Proof
 from tfx_estimator.model_fn.bridge.session import ESTIMATOR, Answer, Batch
 from tfx_estimator.model_fn.bridge.trial import compare_answers
-from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.errors import DataError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
 
 _SIZE = 256
+LIMITS = (
+    "It is the inference graph: no dropout, fixed averages in normalisations, no loss and no regularisation. The "
+    "optimizer's slots are not carried over. It trains on one device, under no tf.distribute strategy."
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Proof:
-    """The measured differences.
+class Kept(Proof):
+    """The proof.
 
     Args:
-        examples: Number of examples predicted by both.
-        compared: The compared and trained output.
-        answers: Largest difference between export and model, relative to the largest output if that exceeds 1.
-        classes: Examples whose predicted class differs.
+        signature: The called one.
         gradients: Number of trained weights.
         still: Those of them that a step of Keras's Adam, on one batch, did not change: their gradient is missing or 0.
         kept: Largest difference between the model after that step and its saved forms, by form.
     """
 
-    examples: int
-    compared: str
-    answers: float
-    classes: int
-    gradients: int
-    still: list[str]
-    kept: dict[str, float]
+    signature: str = ""
+    gradients: int = 0
+    still: list[str] = dataclasses.field(default_factory=list)
+    kept: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
         """True if all differences are small enough, and the step changes weights."""
         trains = len(self.still) < self.gradients
-        return trains and not self.classes and all(each <= MOST for each in (self.answers, *self.kept.values()))
+        return trains and super().holds and all(each <= MOST for each in self.kept.values())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the content of proof.json."""
-        return {**dataclasses.asdict(self), "most": MOST, "holds": self.holds}
+    def lines(self) -> list[str]:
+        """Returns what the terminal shows."""
+        left = f", and leaves {', '.join(self.still)}" if self.still else ""
+        kept = ", ".join(f"{name} {value:.3g}" for name, value in self.kept.items())
+        return [
+            *super().lines(),
+            f"trains        {self.signature}:{self.compared}: a step of Keras's Adam changes "
+            f"{self.gradients - len(self.still)} of {self.gradients} trained weights{left}",
+            f"read again    the trained model differs: {kept}",
+            textwrap.fill(LIMITS, 120, initial_indent="limits        ", subsequent_indent=" " * 14),
+        ]
+
+    def more(self) -> Sequence[str]:
+        """Returns further differences for the error."""
+        found = [f"{self.compared} of the trained {name}: {value:.3g}" for name, value in self.kept.items()]
+        return [*found, f"trained weights that a step did not change: {len(self.still)} of {self.gradients}"]
+
+    def todo(self) -> str:
+        """Returns what to do about a proof that does not hold."""
+        if not all(map(np.isfinite, (*self.logits.values(), *self.kept.values()))):
+            return "name examples for which its outputs are finite"
+        if len(self.still) == self.gradients:
+            return "name another output by --answer"
+        return "export a graph without random operations; or convert the network"
 
 
-def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: Sequence[str], scratch: str) -> Proof:
-    """Measures the differences; it runs a training step on the model.
-
-    Args:
-        module: The written network.py.
-        model: Returned by it.
-        files: Files of evaluation examples.
-        scratch: Folder for files.
-
-    Raises:
-        DataError: The export does not take the examples.
-        UserCodeError: The output has no gradient.
-    """
+def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: Sequence[str], scratch: str) -> Kept:
+    """Measures the differences; it runs a training step on the model."""
     batches: list[Batch] = []
 
     def answers() -> Iterator[Answer]:
@@ -92,26 +102,8 @@ def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: 
         raise DataError("there is no evaluation example", expected="one at least", todo="name some by --examples")
     still = _step(model, batches[0], exported.output)
     kept, count = _kept(exported, module, model, batches[0], scratch), len(model.trainable_weights)
-    return Proof(found["examples"], exported.output, found["logits"][ESTIMATOR], found["classes"], count, still, kept)
-
-
-def not_equal(proof: Proof) -> NotEqualError:
-    """Returns the error for a proof that does not hold."""
-    found = [f"{proof.compared}: {proof.answers:.3g}", f"predicted classes that differ: {proof.classes}"]
-    found += [f"{proof.compared} of the trained {name}: {value:.3g}" for name, value in proof.kept.items()]
-    found += [f"trained weights that a step did not change: {len(proof.still)} of {proof.gradients}"]
-    trains = len(proof.still) < proof.gradients
-    if not all(map(np.isfinite, (proof.answers, *proof.kept.values()))):
-        todo = "name examples for which its outputs are finite"
-    elif not trains:
-        todo = "name another output by --answer"
-    else:
-        todo = "export a graph without random operations; or convert the network"
-    return NotEqualError(
-        "\n".join(["the kept graph differs from the export: largest differences", *found]),
-        expected=f"at most {MOST:g}, the same classes, and weights that train; so nothing was written",
-        todo=todo,
-    )
+    found |= {"compared": exported.output, "tensors": {"variable": len(model.weights)}, "signature": exported.signature}
+    return Kept(**found, gradients=count, still=still, kept=kept)
 
 
 def _step(model: tf.keras.Model, batch: Batch, output: str) -> list[str]:

@@ -24,11 +24,7 @@ _READ, _TRAINED = "as_resource", "trainable_variables"
 
 
 def rewrite(folder: str) -> None:
-    """Rewrites those of a SavedModel, which may have none.
-
-    Raises:
-        UserCodeError: An operation on one has no equal on a resource variable.
-    """
+    """Rewrites those of a SavedModel, which may have none."""
     path = os.path.join(folder, FILE)
     with open(path, "rb") as file:
         saved = saved_model_pb2.SavedModel.FromString(file.read())

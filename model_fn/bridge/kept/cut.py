@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.model_fn.bridge.kept.optimizers import Applied
-from tfx_estimator.model_fn.bridge.kept.reach import ancestors
+from tfx_estimator.model_fn.bridge.kept.reach import ancestors, descendants
 
 _WRITES = re.compile(r"Assign|Apply|Scatter")
 
@@ -42,11 +42,7 @@ class Cut:
 def cut(
     graph: tf.Graph, loss: tf.Tensor, train_op: Any, examples: Collection[tf.Tensor], applied: list[Applied]
 ) -> Cut | str:
-    """Finds the cut, or returns why there is none.
-
-    Args:
-        examples: Placeholders of features and labels.
-    """
+    """Finds the cut, or returns why there is none."""
     gradients = _components(applied)
     if not gradients:
         return "its model_fn does not call an optimizer's apply_gradients"
@@ -56,7 +52,7 @@ def cut(
     root = graph.as_graph_element(train_op)
     root = root if isinstance(root, tf.Operation) else root.op
     reached = ancestors([root], stops)
-    of_examples = _after({each.op for each in examples}, stops) & reached
+    of_examples = descendants({each.op for each in examples}, stops) & reached
     # What slim's create_train_op and tf.contrib.layers.optimize_loss return takes the loss, after the updates.
     after = [each for each in (root.control_inputs if root in of_examples else [root]) if each not in of_examples]
     removed = {
@@ -84,16 +80,6 @@ def _components(applied: list[Applied]) -> dict[str, tf.Tensor]:
             found |= {f"gradient_{index}/values": each.values, f"gradient_{index}/indices": each.indices}
         else:
             found[f"gradient_{index}"] = each
-    return found
-
-
-def _after(ops: set[tf.Operation], stops: Collection[str]) -> set[tf.Operation]:
-    """Returns operations, and those that take their values, but for the values of `stops`."""
-    left, found = list(ops), set(ops)
-    while left:
-        new = {op for each in left.pop().outputs if each.name not in stops for op in each.consumers()} - found
-        found |= new
-        left += new
     return found
 
 

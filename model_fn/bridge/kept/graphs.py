@@ -35,7 +35,6 @@ class Called:
 
     Args:
         inputs: Dense placeholders of features and labels, by name.
-        applied: Calls of an optimizer's apply_gradients.
         update: In evaluation, the operation that adds a batch to the metrics.
         metrics: In evaluation, the metrics with the loss and the step, by name.
         left_out: Metrics that a new process cannot compute.
@@ -59,11 +58,7 @@ class Called:
         return {name: each for name, each in self.inputs.items() if each.op in reached}
 
     def require_portable(self, *roots: Any) -> None:
-        """Refuses what depends on this process.
-
-        Raises:
-            UserCodeError: It does.
-        """
+        """Refuses what depends on this process."""
         if found := of_process(self.graph, roots):
             raise UserCodeError(
                 f"the graph of the model_fn in mode {self.mode} has a {found}, which works in the process that made it",
@@ -97,15 +92,7 @@ def resource_variables() -> Iterator[None]:
 
 
 def call(estimator: Any, types: Any, mode: str, receiver_fn: Optional[Callable[[], Any]] = None) -> Called:
-    """Calls the model_fn like the Estimator.
-
-    Args:
-        types: Of features and labels, as `inputs.read` returns them.
-        receiver_fn: In prediction, a serving_input_receiver_fn in place of placeholders.
-
-    Raises:
-        UserCodeError: It has variables that cannot be kept.
-    """
+    """Calls the model_fn like the Estimator."""
     if mode == PREDICT and receiver_fn is None:
         # An export takes any number of examples; some model_fns need the input_fn's.
         with contextlib.suppress(Exception):
@@ -174,11 +161,7 @@ def _call_eval(estimator: Any, features: Any, labels: Any, graph: tf.Graph, give
 
 @contextlib.contextmanager
 def opened(called: Called, checkpoint: str) -> Iterator[tf.compat.v1.Session]:
-    """Opens a session, restored as the Estimator restores it: by the scaffold. Operations can still be added.
-
-    Raises:
-        UserCodeError: The checkpoint does not fit.
-    """
+    """Opens a session, restored as the Estimator restores it: by the scaffold. Operations can still be added."""
     scaffold = called.spec.scaffold
     called.finish()
     with called.graph.as_default():

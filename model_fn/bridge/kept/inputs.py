@@ -16,11 +16,7 @@ FEATURES, LABELS = "features", "labels"
 
 
 def read(estimator: Any, input_fn: InputFn, mode: str, count: int) -> tuple[Any, list[Any]]:
-    """Calls an input_fn like the Estimator.
-
-    Returns:
-        Features and labels, as nested types; and the first batches, or all if there are fewer, as nested values.
-    """
+    """Calls an input_fn like the Estimator; returns types of features and labels, and the first batches' values."""
     found: list[Any] = []
     with tf.Graph().as_default():
         tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
@@ -39,15 +35,7 @@ def read(estimator: Any, input_fn: InputFn, mode: str, count: int) -> tuple[Any,
 
 
 def placeholders(types: Any, is_any_size: bool = False) -> tuple[Any, dict[str, tf.Tensor]]:
-    """Creates placeholders in the default graph.
-
-    Args:
-        types: As `read` returns.
-        is_any_size: Leave the number of examples open.
-
-    Returns:
-        Features and labels; and the dense placeholders, by name.
-    """
+    """Creates placeholders in the default graph: features and labels, and the dense placeholders by name."""
     made = _mapped(lambda each: _placeholder(each, is_any_size), types)
     return made, named(made)
 

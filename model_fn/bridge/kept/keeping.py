@@ -17,11 +17,10 @@ from tfx_estimator.model_fn.bridge.kept.optimizers import scale
 from tfx_estimator.model_fn.bridge.kept.reach import of_process
 from tfx_estimator.model_fn.bridge.kept.trial import Trial
 from tfx_estimator.model_fn.bridge.kept.writing import Source
-from tfx_estimator.model_fn.bridge.proof import Proof, not_equal
+from tfx_estimator.model_fn.bridge.proof import Proof, require
 from tfx_estimator.model_fn.bridge.steps import STEPS
-from tfx_estimator.model_fn.bridge.written import PROOF, drafted
+from tfx_estimator.model_fn.bridge.written import drafted
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line, one_line
 
 GRAPH, SERVE, EXPORT, REPLICA = "graph", "serve", "export", "replica"
@@ -115,13 +114,7 @@ def _signature(called: Called, outputs: dict[str, Any], given: Optional[dict[str
 
 @dataclasses.dataclass(frozen=True)
 class Kept(Proof):
-    """The proof.
-
-    Args:
-        step: Of the checkpoint.
-        uncut: Why only one replica can train; empty if several can.
-        left_out: Hooks, metrics and modes that are left out.
-    """
+    """The proof, with why only one replica can train, if so, and the hooks, metrics and modes that are left out."""
 
     step: int = 0
     uncut: str = ""
@@ -147,17 +140,7 @@ def keep(
     checkpoint: str,
     serving_input_receiver_fn: Optional[Callable[[], Any]] = None,
 ) -> Kept:
-    """Writes the training's graphs, the source of a model over them, and the proof that it goes on as the Estimator.
-
-    Args:
-        output: The folder to create; it appears only when complete and proved.
-        checkpoint: Without its `.index`.
-        serving_input_receiver_fn: That of the Estimator's exports; without one, they take the features.
-
-    Raises:
-        UserCodeError: The model_fn cannot be kept, or the checkpoint is not its own.
-        NotEqualError: The two differ.
-    """
+    """Writes the training's graphs, the source of a model over them, and the proof that it goes on as the Estimator."""
     types, batches = inputs.read(estimator, train_input_fn, TRAIN, STEPS)
     eval_types, eval_batches = inputs.read(estimator, eval_input_fn, EVAL, STEPS)
     train, modes, left_out = call(estimator, types, TRAIN), dict[str, Called](), list[str]()
@@ -192,9 +175,7 @@ def keep(
         served = sorted(writer.places.get(SERVE, {}))
         more = {"served": served, "step": step, "uncut": source.uncut, "left_out": left_out}
         kept = Kept(**{**vars(proof), **more})
-        write_json(os.path.join(draft, PROOF), kept.to_dict())
-        if not kept.holds:
-            raise not_equal(kept, "use the code that trained; give loops of the model_fn parallel_iterations=1")
+        require(kept, draft, "use the code that trained; give loops of the model_fn parallel_iterations=1")
         seeds.take_away(os.path.join(draft, GRAPH))
     return kept
 

@@ -18,16 +18,7 @@ _RATES = ("_lr_t", "_learning_rate_tensor", "_lr", "_learning_rate", "learning_r
 
 @dataclasses.dataclass
 class Applied:
-    """One call of apply_gradients.
-
-    Args:
-        gradients: Tensors or IndexedSlices.
-        trained: The variables that have one.
-        rates: Learning rates of the optimizer, and of those that it wraps.
-        before: Number of the graph's operations before the call.
-        after: The same, after it.
-        optimizers: The optimizer, and those that it wraps.
-    """
+    """A call of apply_gradients, of operations `before` to `after`; with the wrapped optimizers and their rates."""
 
     gradients: list[Any]
     trained: list[Any]
@@ -85,11 +76,7 @@ def recorded(graph: tf.Graph) -> Iterator[list[Applied]]:
 
 
 def scale(graph: tf.Graph, applied: list[Applied], factor: str) -> bool:
-    """Multiplies the learning rates, where the updates use them, by a new local variable.
-
-    Returns:
-        Whether all optimizers obey it; if not, nothing is changed.
-    """
+    """Multiplies the rates where updates use them by a new local variable; False, unchanged, if one cannot be."""
     operations = graph.get_operations()
     users = []
     for call in applied:

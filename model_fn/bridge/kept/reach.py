@@ -15,13 +15,7 @@ _OF_PROCESS = re.compile(r"(Eager)?PyFunc(Stateless)?|OneShotIterator")
 def ancestors(
     roots: Iterable[Any], stops: Collection[str] = (), beyond: Set[tf.Operation] = frozenset(), control: bool = True
 ) -> set[tf.Operation]:
-    """Returns the operations of tensors or operations, and all that they depend on.
-
-    Args:
-        stops: Names of tensors whose operations are not followed.
-        beyond: Operations, control dependencies on which are not followed.
-        control: Follow control dependencies on others.
-    """
+    """Returns the operations of these and all that they depend on, but by tensors `stops` or by control on `beyond`."""
     left = [each if isinstance(each, tf.Operation) else each.op for each in roots]
     found = set(left)
     while left:
@@ -30,6 +24,16 @@ def ancestors(
         new |= set(op.control_inputs) - beyond if control else set()
         left += new - found
         found |= new
+    return found
+
+
+def descendants(ops: Set[tf.Operation], stops: Collection[str] = ()) -> set[tf.Operation]:
+    """Returns operations, and those that take their values, but for the values of `stops`."""
+    left, found = list(ops), set(ops)
+    while left:
+        new = {op for each in left.pop().outputs if each.name not in stops for op in each.consumers()} - found
+        found |= new
+        left += new
     return found
 
 

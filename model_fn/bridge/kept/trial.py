@@ -17,8 +17,9 @@ from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS, difference,
 from tfx_estimator.model_fn.bridge.kept import inputs, process, seeds
 from tfx_estimator.model_fn.bridge.kept.graphs import TRAIN, call, opened
 from tfx_estimator.model_fn.bridge.proof import Proof
+from tfx_estimator.model_fn.bridge.session import ESTIMATOR
 from tfx_estimator.model_fn.bridge.steps import CONFIG
-from tfx_estimator.model_fn.bridge.trial import LOOSE, TIMES_ROUNDED
+from tfx_estimator.model_fn.bridge.trial import judge
 
 STEP, CUT, LOSS = "step", "cut", "loss"
 Values = dict[str, np.ndarray]
@@ -26,14 +27,7 @@ Values = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """The Estimator at a checkpoint.
-
-    Args:
-        types: Of features and labels in training.
-        batches: Of the next steps.
-        eval_types: Of features and labels in evaluation.
-        eval_batches: Of evaluation.
-    """
+    """The Estimator at a checkpoint."""
 
     estimator: Any
     checkpoint: str
@@ -51,13 +45,12 @@ class Trial:
                 predictions = self._predictions(scratch) if found["predictions"] else []
             with seeds.fixed():
                 metrics = self._metrics(scratch) if found["metrics"] else {}
-        worst = {"estimator": 0.0}
-        differ = examples = 0
+        worst, differ, examples = {ESTIMATOR: 0.0}, 0, 0
         for old, new in zip(predictions, found["predictions"], strict=True):
             old = {name: inputs.by_text(old)[name] for name in new} if isinstance(new, dict) else old
             for one, other in zip(tf.nest.flatten(old), tf.nest.flatten(new), strict=True):
                 if np.issubdtype(one.dtype, np.floating):
-                    worst["estimator"] = max(worst["estimator"], difference(one, other))
+                    worst[ESTIMATOR] = max(worst[ESTIMATOR], difference(one, other))
                 else:
                     differ += int(np.any((one != other).reshape(len(one), -1), axis=1).sum())
             examples += len(tf.nest.flatten(old)[0])
@@ -66,29 +59,23 @@ class Trial:
             worst["metrics"] = max(difference(metrics[name], each) for name, each in numbers.items())
         before, losses, after = self._trained()
         moved = {part: _moved(before, losses, after, *found[part]) for part in (STEP, CUT) if part in found}
-        most = dict.fromkeys(moved[STEP], MOST_OF_STEPS)
+        rounded = dict[str, float]()
         if not all(each <= MOST_OF_STEPS for part in moved.values() for each in part.values()):
             # In some networks each step doubles what rounding changes, and some differ from themselves.
-            _, again, rounded_after = self._trained(is_rounded=True)
-            rounded = _moved(before, losses, after, again, rounded_after)
-            most = {name: MOST_OF_STEPS + TIMES_ROUNDED * each for name, each in rounded.items()}
-        rounding = [name for name, each in most.items() if each > LOOSE]
-        compared = {part: {name: each[name] for name in each if name not in rounding} for part, each in moved.items()}
-        wrong = {
-            part: {name: one for name, one in each.items() if not one <= most[name]} for part, each in compared.items()
+            rounded = _moved(before, losses, after, *self._trained(is_rounded=True)[1:])
+        judged = {
+            part: judge(
+                (LOSS if name == LOSS else "variable", name, one, rounded.get(name, 0.0)) for name, one in each.items()
+            )
+            for part, each in moved.items()
         }
-        variables = [each for name, each in compared[STEP].items() if name != LOSS]
-        next_steps = {LOSS: moved[STEP][LOSS], "variable": max(variables, default=0.0)}
-        proof = Proof(examples, worst, differ, next_steps, wrong[STEP], rounding, compared="predictions")
-        proof = dataclasses.replace(proof, tensors={"variable": len(after)}, steps=len(losses))
-        return proof, CUT in wrong and not wrong[CUT]
+        judged[STEP]["next_steps"][LOSS] = moved[STEP][LOSS]
+        tensors = {"variable": len(after)}
+        more = {"compared": "predictions", "tensors": tensors, "steps": len(losses), **judged[STEP]}
+        return Proof(examples, worst, differ, **more), CUT in judged and not judged[CUT]["wrong"]
 
     def _trained(self, is_rounded: bool = False) -> tuple[Values, list[float], Values]:
-        """Trains the next steps in a session; returns the variables before, the losses, and the variables after.
-
-        Args:
-            is_rounded: Begin with weights that differ in their last digit.
-        """
+        """Trains the next steps in a session; returns the variables before, the losses, and the variables after."""
         called = call(self.estimator, self.types, TRAIN)
         variables = {each.op.name: each for each in called.graph.get_collection("variables")}
         losses = []

@@ -62,14 +62,7 @@ _FALLING = ("cosine", "linear", "polynomial")
 
 
 def refuse_unknown(options: Mapping[str, Any]) -> None:
-    """Refuses an optimizer that Keras 3 cannot continue.
-
-    Args:
-        options: `Optimizer.resolved()`.
-
-    Raises:
-        UserCodeError: Keras 3 lacks the optimizer or one of its options.
-    """
+    """Refuses an optimizer that Keras 3 cannot continue."""
     clips = [name for name in _CLIPPING if options[name] is not None]
     wrong = ""
     if options["name"] not in ROWS:
@@ -87,13 +80,7 @@ def refuse_unknown(options: Mapping[str, Any]) -> None:
 
 
 def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[str, str]:
-    """Returns an optimizer's class definition, empty for Keras's own, and the expression that constructs it.
-
-    Args:
-        options: `Optimizer.resolved()`.
-        rate: The expression of its learning rate.
-        sparse: True if there are IndexedSlices gradients, as for embeddings.
-    """
+    """Returns an optimizer's class definition, empty for Keras's own, and the expression that constructs it."""
     name = options["name"]
     kind = ROWS[name].keras
     takes = [each.name for each in ROWS[name].options if each.name != "initial_accumulator_value"]

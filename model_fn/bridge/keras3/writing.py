@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfx_estimator.model_fn.bridge.canned import parts_keras3
 from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of
-from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
 
 _HEAD = '''\
 """Resumes a training in Keras 3 from step {step}, with the Estimator's model, optimizer and optimizer state.
@@ -49,24 +50,6 @@ _NORMALISE = """\
         if type(layer) is keras.layers.BatchNormalization:
             layer.__class__ = BatchNormalization
 """
-_NORMALISATION = '''\
-@keras.saving.register_keras_serializable("training")
-class BatchNormalization(keras.layers.BatchNormalization):
-    """Normalises images in training by TensorFlow's fused operation, like Keras 2 and the Estimator.
-
-    Keras 3 uses several operations, and averages the biased variance of a batch, which is smaller.
-    """
-
-    def call(self, inputs, training=None, mask=None):
-        if not (training and self.trainable) or len(inputs.shape) != 4 or self.axis not in (-1, 3):
-            return super().call(inputs, training=training, mask=mask)
-        gamma = self.gamma if self.scale else tf.ones_like(self.moving_mean)
-        beta = self.beta if self.center else tf.zeros_like(self.moving_mean)
-        outputs, *moments = tf.compat.v1.nn.fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon)
-        for average, moment in zip((self.moving_mean, self.moving_variance), moments):
-            average.assign_sub((average - moment) * (1.0 - self.momentum))
-        return outputs
-'''
 _STEP = '''\
 @tf.function
 def train_step(model, optimizer, {images}, labels):
@@ -92,26 +75,19 @@ class Training:
     """Content of the source.
 
     Args:
-        step: The step to resume from.
         options: `Optimizer.resolved()`.
-        train_steps: Step at which schedules that end with the training end.
-        classes: Number of classes.
-        label_smoothing: As declared.
+        rate: Of the learning rate: a class definition, or nothing, and the expression.
         class_weights: By label; empty is 1 for each.
-        batch: Examples of a step.
         augment: The Estimator's augmentations of images: a line for each operation.
         normalised_parts: Number of parts of a batch that the Estimator normalised separately.
         inputs: Inputs of the model: dtype and shape by name.
         alone: True for a single input, passed as a tensor; else inputs are a dict.
         own_layers: Module and name of layer classes that are not Keras's.
-        sparse: True if there are IndexedSlices gradients.
-        normalises: True if a layer normalises batches of images.
-        own_losses: True if layers add losses.
     """
 
     step: int
     options: Mapping[str, Any]
-    train_steps: int
+    rate: tuple[str, str]
     classes: int
     label_smoothing: float
     class_weights: Sequence[float]
@@ -128,15 +104,15 @@ class Training:
 
 def source_of(training: Training) -> str:
     """Returns the text of `training.py`."""
-    rate, rate_made = rate_of(training.options, training.train_steps)
+    rate, rate_made = training.rate
     optimizer, made = optimizer_of(training.options, rate_made, training.sparse)
     images = "images" if training.alone and "image" in training.inputs else "features"
     parts = [
         _head(training, images),
-        _imports(training, "math.pi" in rate),
+        _imports(training),
         rate,
         optimizer,
-        _NORMALISATION if training.normalises else "",
+        _normalisation() if training.normalises else "",
         _load(training, made),
         _loss(training),
         _STEP.format(images=images, more=_more(training)),
@@ -169,9 +145,15 @@ def _head(training: Training, images: str) -> str:
     )
 
 
-def _imports(training: Training, needs_math: bool) -> str:
-    lines = ["import math"] if needs_math else []
-    lines += ["from pathlib import Path", "", "import keras", "import numpy as np", "import tensorflow as tf"]
+def _normalisation() -> str:
+    source = inspect.getsource(parts_keras3.BatchNormalization)
+    return (
+        source.replace("tf.keras.utils", "keras.saving").replace("tf.keras", "keras").replace('"network"', '"training"')
+    )
+
+
+def _imports(training: Training) -> str:
+    lines = ["from pathlib import Path", "", "import keras", "import numpy as np", "import tensorflow as tf"]
     if training.own_layers:
         lines += ["", *(f"from {module} import {name}" for module, name in training.own_layers)]
     return "\n".join([*lines, "", "FOLDER = Path(__file__).parent", ""])

@@ -19,20 +19,17 @@ from tfx_estimator.model_fn.step.precision import FLOAT32
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.convert.answers import Answers
+from tfx_estimator.pipeline.convert.keras3.rates import rate_of
 from tfx_estimator.pipeline.convert.new_declaration import copy_modules
 from tfx_estimator.pipeline.user_source import loader
 
 _PROCESS = "tfx_estimator.pipeline.convert.keras3.process"
 # Modules that a user's module would shadow: `training.py`, and its imports.
-_TAKEN = ("training", "keras", "math", "numpy", "pathlib", "tensorflow")
+_TAKEN = ("training", "keras", "numpy", "pathlib", "tensorflow")
 
 
 def refuse(settings: Settings) -> None:
-    """Refuses a training that cannot be written for Keras 3, before the Estimator runs.
-
-    Raises:
-        UserCodeError: The optimizer or the precision is not supported.
-    """
+    """Refuses a training that cannot be written for Keras 3, before the Estimator runs."""
     section = settings.section
     refuse_unknown(section.optimizer.resolved())
     if section.precision != FLOAT32:
@@ -53,24 +50,13 @@ def write(
     checkpoint: str,
     step: int,
 ) -> tuple[dict[str, Any], list[Placed]]:
-    """Writes `model.keras`, `weights.npz`, `training.py` and the modules of custom layers into a folder.
-
-    Args:
-        exported: See `Answers.evaluation`.
-        checkpoint: The Estimator's.
-
-    Returns:
-        Fields of a `Proof`; and the places of tensors.
-
-    Raises:
-        UserCodeError: Keras 3 cannot build the network, or builds another one; or a module's name is taken.
-    """
+    """Writes model, weights, `training.py` and modules of layers; returns fields of a `Proof`, and places."""
     section, classes = settings.section, len(settings.label_names)
     given, named = arguments_of_network(find_function(section.model or ""), classes, section.params)
     training = Training(
         step=step,
         options=section.optimizer.resolved(),
-        train_steps=section.train_steps or 1,
+        rate=rate_of(section.optimizer, section.train_steps or 1),
         classes=classes,
         batch=section.global_batch_size,
         augment=[_words(each) for each in section.augment],
@@ -100,11 +86,7 @@ def write(
 
 
 def copy(folder: str, modules: Mapping[str, str]) -> None:
-    """Copies modules, and the user's modules that they import, next to `training.py`.
-
-    Args:
-        modules: Folders by module name.
-    """
+    """Copies modules, and the user's modules that they import, next to `training.py`."""
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as copied:
         for name, home in modules.items():
             copy_modules(copied, [name], home)

@@ -17,11 +17,7 @@ layers = tf.keras.layers
 
 
 def mnist_cnn(num_classes: int, shape: Shape) -> tf.keras.Model:
-    """Conv32-3, MaxPool, Flatten, Dense64, Dense: see `model_fn.networks`.
-
-    Args:
-        shape: Shape of an image: height, width, channels.
-    """
+    """Conv32-3, MaxPool, Flatten, Dense64, Dense: see `model_fn.networks`."""
     return _plain(num_classes, shape, (32,), "mnist_cnn")
 
 

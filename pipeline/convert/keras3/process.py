@@ -43,17 +43,7 @@ Features = Mapping[str, np.ndarray]
 
 
 def convert(request: Mapping[str, Any], batches: Iterable[Batch], answers: Iterable[Answer]) -> dict[str, Any]:
-    """Writes the model and its training source into a folder, and measures both.
-
-    Args:
-        request: Written by `handing`.
-        batches: Of the next steps.
-        answers: Of evaluation.
-
-    Returns:
-        Fields of a `Proof`; `places`: place and rule by the tensor's name; and `modules`: import folders of the modules
-        of custom layers.
-    """
+    """Writes and measures the model and its source; returns fields of a `Proof`, places, and folders of modules."""
     keras.utils.set_random_seed(request["seed"])
     folder, example, reader = request["folder"], request["example"], Reader(request["checkpoint"])
     built, path = _build(request, example), os.path.join(folder, "model.keras")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ import tensorflow as tf
 
 from tests.stack import needs_keras_3
 from tfx_estimator.model_fn.bridge.keras3.optimizers import optimizer_of, refuse_unknown
-from tfx_estimator.model_fn.bridge.keras3.rates import rate_of
 from tfx_estimator.model_fn.bridge.optimizers import ROWS
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.optim.schedules import learning_rate
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.convert.keras3.rates import rate_of
 
 RATES: list[dict[str, Any]] = [
     {"schedule": "constant", "warmup_steps": 4},
@@ -55,7 +54,7 @@ def executed(definition: str) -> dict[str, Any]:
     """Executes the written source, with the imports of `training.py`."""
     import keras
 
-    names: dict[str, Any] = {"keras": keras, "tf": tf, "math": math}
+    names: dict[str, Any] = {"keras": keras, "tf": tf}
     exec(definition, names)
     return names
 
@@ -64,7 +63,7 @@ def executed(definition: str) -> dict[str, Any]:
 @pytest.mark.parametrize("section", RATES, ids=lambda section: "-".join(map(str, section.values())))
 def test_a_rate_equals_the_declared_schedule(section: dict[str, Any]) -> None:
     optimizer = Optimizer.parse_obj({"name": "adam", "learning_rate": 0.1, **section})
-    definition, made = rate_of(optimizer.resolved(), STEPS)
+    definition, made = rate_of(optimizer, STEPS)
     rate = eval(made, executed(definition))
     for step in range(STEPS + 3):
         wanted = learning_rate(optimizer, STEPS, tf.constant(step, tf.int64))
@@ -87,7 +86,7 @@ def test_an_optimizer_continues_like_the_declared_one(section: dict[str, Any], s
         ours.apply_gradients([(tf.constant(gradient), variable)])
 
     options = declared.resolved()
-    rate, made_rate = rate_of(options, 5)
+    rate, made_rate = rate_of(declared, 5)
     definition, made = optimizer_of(options, made_rate, sparse)
     theirs = eval(made, executed(f"{rate}\n\n{definition}"))
     other = keras.Variable(variable.numpy(), name="kernel")

@@ -132,7 +132,7 @@ class Trained:
         self.train(6)
         self.output = folder / "converted"
         training_of_it = training_of(folder, name, self.estimator.latest_checkpoint(), 6, 6)
-        _, self.written = convert(training_of_it, str(self.output))
+        _, (self.written, _) = convert(training_of_it, str(self.output))
         self._exporter = before["eval_spec"].exporters[0]
 
     def train(self, steps: int) -> None:
@@ -174,10 +174,10 @@ def _types(infos: Any) -> dict[str, int]:
 def test_it_serves_like_the_estimator_and_resumes(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     trained = Trained(case, tmp_path)
-    assert trained.written.name == f"{case}_utils_keras"
+    assert trained.written == f"{case}_utils_keras"
     monkeypatch.syspath_prepend(str(trained.output))
     monkeypatch.delitem(sys.modules, "network", raising=False)
-    written = importlib.import_module(trained.written.name)
+    written = importlib.import_module(trained.written)
     # Trains no further step.
     written.run_fn(trained.args)
     before, after = trained.exported(tmp_path / "export"), trained.args.serving_model_dir

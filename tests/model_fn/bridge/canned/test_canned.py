@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from tests.root import run_python
 from tests.stack import needs_estimator_template, needs_keras_3
 from tfx_estimator.model_fn.bridge import session
 from tfx_estimator.model_fn.bridge.canned import optimizers, reading, writing
-from tfx_estimator.model_fn.bridge.canned.conversion import Trained, convert
+from tfx_estimator.model_fn.bridge.canned.conversion import convert
 from tfx_estimator.model_fn.bridge.canned.text import indented, literal
 from tfx_estimator.model_fn.bridge.differences import MOST_OF_STEPS
 from tfx_estimator.model_fn.bridge.trial import differing_classes
@@ -232,21 +232,33 @@ def sparse(values: Any) -> tf.SparseTensor:
     return tf.SparseTensor(places, tf.gather_nd(values, places), tf.shape(values, out_type=tf.int64))
 
 
+class Trained(NamedTuple):
+    """What is converted."""
+
+    estimator: Any
+    checkpoint: str
+    train: Any
+    evaluate: Any
+
+
 class Case:
     """A canned Estimator, trained for some steps, and converted."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.output, self.convert = name, folder / "converted", convert
+        self.name, self.output = name, folder / "converted"
         trained = make(name, str(folder / "estimator"))
         # Of other first weights at each run, one in some hundred has a unit so near its kink that rounding turns it.
         trained._config = trained.config.replace(tf_random_seed=1)
         trained.train(lambda: batches(name).repeat(), steps=7)
-        self._made, self._checkpoint, self._model_dir = Trained, trained.latest_checkpoint(), trained.model_dir
+        self._checkpoint, self._model_dir = trained.latest_checkpoint(), trained.model_dir
+
+    def convert(self, trained: Trained, output: str, is_keras_3: bool = False) -> Any:
+        return convert(*trained, output, is_keras_3=is_keras_3)
 
     @property
     def trained(self) -> Any:
         """A new Estimator each time: a Keras optimizer belongs to the graph in which it was trained."""
-        return self._made(
+        return Trained(
             make(self.name, self._model_dir),
             self._checkpoint,
             lambda: batches(self.name).repeat(),
@@ -403,8 +415,8 @@ def test_the_estimator_of_the_taxi_template_is_converted(tmp_path: Path) -> None
 
     trained = make_estimator()
     trained.train(input_fn, steps=5)
-    given = Trained(make_estimator(), trained.latest_checkpoint(), input_fn, input_fn, steps=3)
-    proof = convert(given, str(tmp_path / "converted"))
+    given = make_estimator(), trained.latest_checkpoint(), input_fn, input_fn
+    proof = convert(*given, str(tmp_path / "converted"), steps=3)
     check(proof, examples=60)
     assert {"loss", "weight", "slot", "step"} == set(proof.next_steps)
 
@@ -488,7 +500,7 @@ def test_a_wrong_learning_rate_fails_the_proof(case: Any, tmp_path: Path, monkey
 
 def test_a_checkpoint_of_another_network_is_refused(case: Any, tmp_path: Path) -> None:
     trained = case("both").trained
-    other = dataclasses.replace(trained, estimator=make("dropout", str(tmp_path / "estimator")))
+    other = trained._replace(estimator=make("dropout", str(tmp_path / "estimator")))
     with pytest.raises(UserCodeError, match=r"linear/linear_model/bias_weights of shape \[1\] has no place"):
         case("both").convert(other, str(tmp_path / "converted"))
 

@@ -33,6 +33,7 @@ FEATURES = {
     "kind": _draw.choice(["oak", "elm", "ash", "unheard of"], 64),
     "other": _draw.choice(["oak", "elm", "ash", ""], 64),
     "weight": _draw.rand(64).astype(np.float32) + 0.5,
+    "image": _draw.randint(0, 256, (64, 8, 8)).astype(np.uint8),
 }
 LABELS = (FEATURES["width"] * 3).astype(np.int64)
 
@@ -126,6 +127,42 @@ def penalties(features: Any, labels: Any, mode: str) -> Any:
     return spec(mode, logits, loss)
 
 
+def census(features: Any, labels: Any, mode: str) -> Any:
+    """A wide and deep one, as people write it by hand; its embeddings in a layer of Keras."""
+    buckets = column.bucketized_column(column.numeric_column("width"), [0.3, 0.6])
+    wide = [kinds(), buckets, column.crossed_column([buckets, "other"], 20), column.numeric_column("sizes", (2,))]
+    linear = v1.feature_column.linear_model(features, wide, units=3, sparse_combiner="sqrtn")
+    deep = [
+        column.embedding_column(kinds(), 3),
+        column.numeric_column("width"),
+        column.indicator_column(kinds("other")),
+    ]
+    net = layers.dense(tf.keras.layers.DenseFeatures(deep)(features), 5, tf.nn.relu)
+    return of_classes(mode, labels, layers.dense(net, 3) + linear, lambda loss: trained(loss, train.FtrlOptimizer(0.1)))
+
+
+def pictures(features: Any, labels: Any, mode: str) -> Any:
+    """The network of TensorFlow's tutorials, with a normalisation, trained by an optimizer of Keras."""
+    is_training = mode == MODE.TRAIN
+    net = tf.reshape(tf.cast(features["image"], tf.float32) / 255.0, [-1, 8, 8, 1])
+    net = layers.conv2d(net, 4, [3, 3], padding="same", activation=tf.nn.relu)
+    net = layers.max_pooling2d(net, pool_size=[2, 2], strides=2)
+    net = tf.nn.relu(
+        layers.batch_normalization(layers.conv2d(net, 6, 3, 1, "same", use_bias=False), training=is_training)
+    )
+    net = tf.keras.layers.AveragePooling2D(2, 1)(net)
+    net = layers.dense(layers.flatten(net), 8, tf.nn.relu)
+    net = layers.dropout(net, rate=0.4, training=is_training)
+
+    def update(loss: tf.Tensor) -> Any:
+        optimizer = tf.keras.optimizers.legacy.Adam(0.01)
+        optimizer.iterations = train.get_or_create_global_step()
+        with tf.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
+            return optimizer.get_updates(loss, v1.trainable_variables())[0]
+
+    return of_classes(mode, labels, layers.dense(net, 3), update)
+
+
 def price(features: Any, labels: Any, mode: str) -> Any:
     """Two towers, whose product in the unit of the labels is predicted."""
     one = layers.dense(features["sizes"], 4)
@@ -185,6 +222,12 @@ def test_the_logits_and_the_next_steps_equal_the_model_fns(model_dir: Path, tmp_
     [
         (wide, "keras2", {"weight": 9, "slot": 10, "hyperparameter": 2, "step": 1}),
         (penalties, "keras2", {"weight": 5, "slot": 5, "step": 1}),
+        (census, "keras2", {"weight": 10, "slot": 20, "step": 1}),
+        (pictures, "keras2", {"weight": 11, "slot": 18, "hyperparameter": 4, "step": 1}),
+        pytest.param(
+            pictures, "keras3", {"weight": 11, "slot": 18, "hyperparameter": 4, "step": 1}, marks=needs_keras_3
+        ),
+        pytest.param(census, "keras3", {"weight": 10, "slot": 20, "step": 1}, marks=needs_keras_3),
         pytest.param(penalties, "keras3", {"weight": 5, "slot": 5, "step": 1}, marks=needs_keras_3),
     ],
 )
@@ -195,7 +238,7 @@ def test_layers_that_meet_weighted_examples_and_penalties_go_over(
     proof = convert(estimator(function, tmp_path), input_fn, eval_fn, str(tmp_path / "converted"), to)
     check(proof, tmp_path / "converted")
     assert proof.tensors == tensors
-    assert proof.draws == dict.fromkeys(("estimator", "keras"), 2 if function is penalties else 0)
+    assert proof.draws == dict.fromkeys(("estimator", "keras"), {penalties: 2, pictures: 1}.get(function, 0))
 
 
 @pytest.mark.long

@@ -81,9 +81,9 @@ def test_a_step_of_keras_equals_the_estimators_next_step(tmp_path: Path) -> None
     estimator.train(batches, steps=3)
     exported = estimator.export_saved_model(str(tmp_path / "exports"), raw).decode()
     examples = write(tmp_path / "examples.gz", FEATURES, "GZIP")
-    proof = keep(exported, output, examples).proof
+    proof = keep(exported, output, examples)
     assert (proof.examples, proof.compared, proof.gradients, proof.still) == (40, "logits", 4, [])
-    assert max(proof.answers, *proof.kept.values()) <= 1e-6
+    assert max(*proof.logits.values(), *proof.kept.values()) <= 1e-6
     model = load(str(output)).network()
     old = np.array([each["logits"] for each in estimator.predict(lambda: batches().take(1))])
     given = {name: tf.constant(each) for name, each in FEATURES.items()}
@@ -131,10 +131,10 @@ def test_a_canned_estimator_keeps_its_columns_averages_and_signatures(tmp_path: 
     receiver = tf.estimator.export.build_parsing_serving_input_receiver_fn(spec)
     exported = estimator.export_saved_model(str(tmp_path / "exports"), receiver).decode()
     examples = write(tmp_path / "examples", FEATURES)
-    proof = keep(exported, output, examples).proof
+    proof = keep(exported, output, examples)
     (tmp_path / "vocabulary.txt").unlink()
     assert (proof.examples, proof.compared, proof.still) == (40, "logits", [])
-    assert max(proof.answers, *proof.kept.values()) <= 1e-6
+    assert max(*proof.logits.values(), *proof.kept.values()) <= 1e-6
     network = load(str(output))
     model = network.network()
     averages = [each for each in model.non_trainable_weights if "moving_" in each.name]
@@ -186,8 +186,9 @@ def test_reference_variables_become_variables_that_keras_trains(tmp_path: Path) 
     exported = export(tmp_path / "export", answers, use_resource=False)
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
     kept = keep(exported, tmp_path / "kept", examples)
-    assert (kept.proof.answers, kept.proof.gradients, kept.proof.still) == (0.0, 2, [])
-    trained = {each["tensor"]: each["trained"] for each in kept.placed}
+    assert (kept.logits, kept.gradients, kept.still) == ({"estimator": 0.0}, 2, [])
+    tensors = json.loads((tmp_path / "kept" / "mapping.json").read_text())["tensors"]
+    trained = {each["tensor"]: each["trained"] for each in tensors}
     assert trained == {"one": True, "two": True, "calls": False}
     network = load(str(tmp_path / "kept"))
     given = {"x": tf.constant(FEATURES["sizes"])}
@@ -212,8 +213,8 @@ def test_weights_that_the_output_does_not_train_are_listed(tmp_path: Path) -> No
     exported = export(tmp_path / "export", lambda x, one, two: {"left": x @ one, "right": x @ one + x @ two}, None)
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
     kept = keep(exported, tmp_path / "kept", examples, "serving_default:left")
-    assert (kept.exported.signature, kept.exported.output) == ("serving_default", "left")
-    assert (kept.proof.gradients, kept.proof.still) == (2, ["two"])
+    assert (kept.signature, kept.compared) == ("serving_default", "left")
+    assert (kept.gradients, kept.still) == (2, ["two"])
     assert "changes 1 of 2 trained weights, and leaves two" in "\n".join(kept.lines())
     assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == sorted(
         ["graph", "mapping.json", "network.py", "proof.json"]
@@ -226,7 +227,7 @@ def test_weights_that_the_output_does_not_train_are_listed(tmp_path: Path) -> No
 
 def test_a_weight_without_a_gradient_is_unchanged_and_listed(tmp_path: Path) -> None:
     exported = export(tmp_path / "export", lambda x, one, two: {"y": tf.round(x @ one) + x @ two})
-    proof = keep(exported, tmp_path / "kept", write(tmp_path / "examples", {"x": FEATURES["sizes"]})).proof
+    proof = keep(exported, tmp_path / "kept", write(tmp_path / "examples", {"x": FEATURES["sizes"]}))
     assert (proof.gradients, proof.still) == (2, ["one"])
     model = load(str(tmp_path / "kept")).network()
     before = [each.numpy() for each in model.trainable_weights]
@@ -240,7 +241,7 @@ def test_the_only_output_is_chosen_even_if_several_signatures_have_it(tmp_path: 
     signatures = ("price", "serving_default")
     exported = export(tmp_path / "export", lambda x, one, two: {"y": x @ one + x @ two}, signatures=signatures)
     kept = keep(exported, tmp_path / "kept", write(tmp_path / "examples", {"x": FEATURES["sizes"]}))
-    assert (kept.exported.signature, kept.exported.output) == ("serving_default", "y")
+    assert (kept.signature, kept.compared) == ("serving_default", "y")
 
 
 def test_exports_that_cannot_be_trained_or_differ_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -272,8 +273,8 @@ def test_exports_that_cannot_be_trained_or_differ_are_refused_and_nothing_is_wri
         ("passed_on", "", examples, UserCodeError, "RefIdentity of the export is a RefIdentity on a ref"),
         ("rounded", "", examples, UserCodeError, "y depends on no trained weight by operations"),
         ("flat", "", examples, NotEqualError, "did not change: 2 of 2(?s:.)*name another output by --answer"),
-        ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*outputs are finite"),
-        ("drawn", "", examples, NotEqualError, r"y: \d(?s:.)*without random operations"),
+        ("infinite", "", examples, NotEqualError, "y of the estimator: inf(?s:.)*outputs are finite"),
+        ("drawn", "", examples, NotEqualError, r"y of the estimator: \d(?s:.)*without random operations"),
         ("constant", "", examples, UserCodeError, "lists no trained variable"),
     ]
     for name, answer, files, kind, words in refused:
