@@ -102,7 +102,6 @@ def test_a_cluster_that_lost_a_worker_goes_on_at_the_checkpoint_in_the_bucket(se
     tasks = begin(tmp_path / "second", "multi_worker_mirrored", "chief", "worker")
     for role, task in tasks.items():
         ended(tmp_path / "second" / role, task)
-        steps = [int(step) for step in re.findall(r"step (\d+)/", log(tmp_path / "second", role))]
-        assert steps[0] >= last > 0
-        assert steps[-1] == STEPS
+        found = re.search(rf"steps (\d+) to {STEPS}\b", log(tmp_path / "second", role))
+        assert int(found[1]) >= last > 0
     assert len(pushed(server)) == 1
