@@ -97,6 +97,7 @@ def grow(today: str, files: Mapping[str, str], frozen: Frozen) -> str:
     for name, file in _assets(place).items():
         path = os.path.join(place, _MODEL, "assets", file)
         known = _words(path)
+        seen = {*known}
         of_features = {feature for feature, each in features.items() if each.words == known}
         # Of a file that no feature numbers by its lines, nothing is known.
         if (
@@ -106,7 +107,7 @@ def grow(today: str, files: Mapping[str, str], frozen: Frozen) -> str:
         ):
             continue
         found = _words(os.path.join(today, "assets", files[name]))
-        new = [word for word in found if word not in {*known}][: max(0, (frozen.most or len(found)) - len(known))]
+        new = [word for word in found if word not in seen][: max(0, (frozen.most or len(found)) - len(known))]
         with open(path, "ab") as words:
             words.writelines(word + b"\n" for word in new)
     _tell_sizes(place)
