@@ -15,7 +15,7 @@ import apache_beam as beam
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform.tf_metadata import metadata_io, schema_utils
+from tensorflow_transform.tf_metadata import dataset_metadata, metadata_io, schema_utils
 
 from tfx_estimator.components.trainer.vocabularies import read_vocabularies
 from tfx_estimator.pipeline.base.errors import DataError
@@ -75,8 +75,9 @@ class _Analysis(tft_beam.AnalyzeDatasetWithCache):
         """Returns the graph, its schema, and the cache."""
         (today, metadata), cache = super().expand(dataset)
         folder = today | "Freeze" >> beam.Map(grow, metadata.asset_map, self._frozen)
-        schema = folder | "Schema" >> beam.Map(lambda path: tft.TFTransformOutput(path).transformed_metadata)
-        model = folder | "Graph" >> beam.Map(os.path.join, _MODEL)
+        model = folder | "Graph" >> beam.Map(os.path.join, _MODEL).with_output_types(str)
+        # Beam infers no type of a property, which TransformDataset checks.
+        schema = folder | "Schema" >> beam.Map(_read_metadata).with_output_types(dataset_metadata.DatasetMetadata)
         assets = _assets(self._frozen.graph)
         return (model, metadata._replace(deferred_metadata=schema, asset_map=assets)), cache
 
@@ -122,6 +123,10 @@ def _tell_sizes(place: str) -> None:
         if (now := numbered.get(feature.name)) and now.is_feature and feature.int_domain.is_categorical:
             feature.int_domain.max = max(feature.int_domain.max, now.lengths[1] - 1)
     metadata_io.write_metadata(metadata, os.path.join(place, _METADATA))
+
+
+def _read_metadata(graph: str) -> dataset_metadata.DatasetMetadata:
+    return tft.TFTransformOutput(graph).transformed_metadata
 
 
 def _assets(graph: str) -> dict[str, str]:

@@ -47,25 +47,29 @@ class Days:
 
     def run(self, day: int, words: str, start: float, frozen: str = "", most: int = 0) -> str:
         """Transforms rows with these words, a letter each, and growing numbers; returns the graph."""
-        folder = self.folder / f"day-{day}" / "Split-train"
-        folder.mkdir(parents=True)
+        folder = self.folder / f"day-{day}"
         rows = [
             {"number": float(start + place), "word": word.encode(), "answer": b"ny"[place % 2 : place % 2 + 1]}
             for place, word in enumerate(words)
         ]
-        write_records(folder / "data_tfrecord-00000-of-00001", [example(**row) for row in rows])
-        examples = artifact("Examples", folder.parent)
-        examples.split_names = '["train"]'
+        examples = []
+        # Of a window, an artifact each.
+        for number, part in enumerate((rows[:2], rows[2:])):
+            split = folder / str(number) / "Split-train"
+            split.mkdir(parents=True)
+            write_records(split / "data_tfrecord-00000-of-00001", [example(**row) for row in part])
+            examples.append(artifact("Examples", split.parent))
+            examples[-1].split_names = '["train"]'
         config: dict[str, Any] = dataclasses.asdict(Task(BINARY, "answer", ("n", "y")))
         if frozen:
             config["frozen"] = dataclasses.asdict(Frozen(frozen, self.label, most))
-        made = outputs(folder.parent, transform_graph="TransformGraph", transformed_examples="Examples")
+        made = outputs(folder, transform_graph="TransformGraph", transformed_examples="Examples")
         properties = {
             "preprocessing_fn": self.function,
             "custom_config": json.dumps(config),
             "disable_statistics": 1,
         }
-        inputs = {"examples": [examples], "schema": [testing.artifact("Schema", rows[:1])]}
+        inputs = {"examples": examples, "schema": [testing.artifact("Schema", rows[:1])]}
         Transform.EXECUTOR_SPEC.executor_class().Do(inputs, made, properties)
         return str(made["transform_graph"][0].uri)
 
@@ -77,8 +81,8 @@ def _transformed(graph: str, **columns: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _materialised(graph: str, name: str) -> list[Any]:
-    (path,) = (Path(graph).parent / "transformed_examples").rglob("transformed*.gz")
-    records = tf.data.TFRecordDataset(str(path), "GZIP").as_numpy_iterator()
+    paths = sorted((Path(graph).parent / "transformed_examples").rglob("*.gz"))
+    records = tf.data.TFRecordDataset([*map(str, paths)], "GZIP").as_numpy_iterator()
     features = (tf.train.Example.FromString(record).features.feature[name] for record in records)
     return [each.int64_list.value[0] for each in features]
 
@@ -111,6 +115,7 @@ def test_by_schema_keeps_means_and_numbers_and_new_words_come_at_the_end(tmp_pat
         Frozen(third, "answer").check(schema)
 
 
+@pytest.mark.long
 def test_a_preprocessing_fn_keeps_its_buckets_and_grows_as_far_as_its_own_vocabulary_would(importable, tmp_path):
     (importable / "own_words.py").write_text(_OWN)
     days = Days(tmp_path, "own_words.preprocessing_fn", "answer")
