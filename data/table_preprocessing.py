@@ -11,7 +11,7 @@ import tensorflow_transform as tft
 from tfx_estimator.pipeline.config.task import REGRESSION
 
 # Rarer words share a bucket with unknown and missing ones.
-_MOST_WORDS = 10_000
+MOST_WORDS = 10_000
 _Feature = Union[tf.Tensor, tf.SparseTensor]
 
 
@@ -34,7 +34,7 @@ def preprocessing_fn(inputs: dict[str, _Feature], custom_config: dict[str, Any])
         # A training reads `categories_of` here, and needs no Beam.
         from tfx_estimator.data.words import numbered
 
-        outputs |= numbered(words, custom_config.get("top_k") or _MOST_WORDS)
+        outputs |= numbered(words, custom_config.get("top_k") or MOST_WORDS)
     return outputs | (_standardised(numbers) if numbers else {})
 
 

@@ -29,12 +29,14 @@ class BlessedTraining:
         folder: Of the checkpoints, in the training's folder; TFX's examples have a subfolder.
         transform_graph: The graph whose vocabularies it was trained with.
         day: The newest day that it was trained on, as TFX numbers it.
+        custom_config: What Transform made the graph with.
     """
 
     weights: WarmStart
     folder: str
     transform_graph: str
     day: int
+    custom_config: dict[str, Any]
 
     @property
     def goes_on(self) -> dict[str, str]:
@@ -64,19 +66,25 @@ def find_blessed(database: str, name: str, table: Mapping[str, Any], before: int
         day = max(each.custom_properties["span"].int_value for each in found[_INPUT, "examples"])
         if day >= before or data_of(model.custom_properties) != json.loads(json.dumps([table])):
             continue
-        trained = min(
-            each.execution_id for each in store.get_events_by_artifact_ids([model.id]) if each.type == _OUTPUT
-        )
-        made = _artifacts(store, trained)
+        made = _artifacts(store, _maker(store, model))
         model_run = made[_OUTPUT, "model_run"][0].uri
         best = glob.glob(os.path.join(glob.escape(model_run), "best", "best.ckpt-*.index"))
         place = best[0].removesuffix(".index") if best else checkpoints.folder_of(model_run)
         weights = WarmStart(checkpoint=place)
-        graph = made[_INPUT, "transform_graph"][0].uri
+        (graph,) = made[_INPUT, "transform_graph"]
         # Its files may have been removed.
-        if weights.source and os.path.isdir(graph):
-            return BlessedTraining(weights, os.path.relpath(checkpoints.folder_of(model_run), model_run), graph, day)
+        if weights.source and os.path.isdir(graph.uri):
+            (transform,) = store.get_executions_by_id([_maker(store, graph)])
+            config = json.loads(transform.custom_properties["custom_config"].string_value)
+            folder = os.path.relpath(checkpoints.folder_of(model_run), model_run)
+            return BlessedTraining(weights, folder, graph.uri, day, config)
     return None
+
+
+def _maker(store: Any, artifact: Any) -> int:
+    """Returns the execution that made an artifact; others took it from the cache."""
+    events = store.get_events_by_artifact_ids([artifact.id])
+    return int(min(each.execution_id for each in events if each.type == _OUTPUT))
 
 
 def _artifacts(store: Any, execution: int) -> dict[tuple[int, str], list[Any]]:

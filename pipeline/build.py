@@ -27,11 +27,17 @@ from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import AS_IS, RESIZED, Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.components.transform import Transform
-from tfx_estimator.components.transform.executor import PLAIN, TF1
+from tfx_estimator.components.transform.executor import FROZEN, PLAIN, TF1
+from tfx_estimator.components.transform.frozen import Frozen
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
-from tfx_estimator.pipeline.blessed_training import find_blessed
+from tfx_estimator.data.table_preprocessing import MOST_WORDS
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.blessed_training import BlessedTraining, find_blessed
 from tfx_estimator.pipeline.config import Declaration, Loaded
+from tfx_estimator.pipeline.config.data import TransformSection
+from tfx_estimator.pipeline.config.known import expand
+from tfx_estimator.pipeline.config.task import Task
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.ingestion import ingest
 from tfx_estimator.pipeline.platforms.registry import BY_NAME, resolve
@@ -80,6 +86,23 @@ def create_pipeline(
         # Otherwise a wrong metric would fail only after training.
         try_metrics(measured, task)
 
+    custom_config = {
+        **(dataclasses.asdict(task) if ingested.is_table else {"image_shape": list(image_shape)}),
+        # Of gzipped files no record can be found by its offset.
+        **({PLAIN: True} if ingested.is_table and not trainer.module_file else {}),
+        # TFX's cache key has the function's name only.
+        "source": fingerprint_source(transform.target, search_paths),
+        **({"files": read_files.hashes(transform.files)} if transform.files else {}),
+        **({TF1: True} if transform.tf1 else {}),
+        **({"top_k": transform.top_k} if transform.top_k else {}),
+    }
+    blessed = None
+    goes_on = trainer.warm_start is not None and trainer.warm_start.blessed is not None
+    if goes_on or transform.analyzers:
+        days = declaration.data.table().spans
+        blessed = find_blessed(folders.metadata, declaration.name, dataclasses.asdict(task), days[-1])
+    if transform.analyzers and blessed:
+        custom_config[FROZEN] = _frozen(blessed, custom_config, transform, task)
     transform_graph = Transform(
         examples=examples,
         schema=schema,
@@ -88,24 +111,12 @@ def create_pipeline(
         # The Trainer applies the graph to its batches of images: stored as floats these take four times the space.
         materialize=ingested.is_table,
         disable_statistics=True,
-        custom_config={
-            **(dataclasses.asdict(task) if ingested.is_table else {"image_shape": list(image_shape)}),
-            # Of gzipped files no record can be found by its offset.
-            **({PLAIN: True} if ingested.is_table and not trainer.module_file else {}),
-            # TFX's cache key has the function's name only.
-            "source": fingerprint_source(transform.target, search_paths),
-            **({"files": read_files.hashes(transform.files)} if transform.files else {}),
-            **({TF1: True} if transform.tf1 else {}),
-            **({"top_k": transform.top_k} if transform.top_k else {}),
-        },
+        custom_config=custom_config,
     )
     # No training on invalid examples.
     transform_graph.add_upstream_node(ingested.nodes[-1])
 
-    blessed = None
-    if trainer.warm_start and trainer.warm_start.blessed:
-        days = declaration.data.table().spans
-        blessed = find_blessed(folders.metadata, declaration.name, dataclasses.asdict(task), days[-1])
+    blessed = blessed if goes_on else None
     # Other weights in the same file result in another model.
     begins = blessed.weights if blessed else trainer.warm_start
     weights = [begins.fingerprint()] if begins and begins.source else []
@@ -181,6 +192,21 @@ def create_pipeline(
         metadata_connection_config=None if target else metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
     )
+
+
+def _frozen(
+    blessed: BlessedTraining, custom_config: dict[str, Any], transform: TransformSection, task: Task
+) -> dict[str, Any]:
+    """Returns the entry of Transform's custom_config that takes over the graph of an earlier day."""
+    if changed := [key for key in ("source", "files", TF1) if custom_config.get(key) != blessed.custom_config.get(key)]:
+        raise DeclarationError(
+            f"transform.analyzers: they are frozen, and the preprocessing has changed since: {', '.join(changed)}",
+            expected=f"the one of day {blessed.day}, whose model was blessed",
+            todo="run once with --set transform.analyzers=null, which analyses the columns anew",
+        )
+    is_by_schema = transform.target == expand("transform.preprocessing_fn", "by_schema")
+    most = (transform.top_k or MOST_WORDS) if is_by_schema else 0
+    return dataclasses.asdict(Frozen(blessed.transform_graph, task.label, most))
 
 
 def _encoded(declaration: Declaration, image_shape: tuple[int, int, int]) -> str:

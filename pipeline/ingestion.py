@@ -111,13 +111,14 @@ def _table(declaration: Declaration, kept: str) -> Ingested:
     described = [describe(examples=each.outputs["examples"]) for each in read]
     for node, day in zip(described, days):
         node.with_id(f"StatisticsGen.{day}")
-    first = -len(table.spans) if days else 0
+    first, asked = -len(table.spans) if days else 0, task(declaration, kept)
     schema = SchemaGen(
         statistics=_all([each.outputs["statistics"] for each in described[first:]]),
         declared=data.schema,
         kept=kept,
         label=data.label,
         has_days=bool(days),
+        classes=asked.names if asked.kind == CLASSES else (),
     )
     validator = ExampleValidator(
         statistics=_all([each.outputs["statistics"] for each in described]),
@@ -126,7 +127,7 @@ def _table(declaration: Declaration, kept: str) -> Ingested:
         days=len(table.spans) if days else None,
     )
     examples = _all([each.outputs["examples"] for each in read[first:]])
-    return Ingested((*read, *described, schema, validator), examples, schema.outputs["schema"], task(declaration, kept))
+    return Ingested((*read, *described, schema, validator), examples, schema.outputs["schema"], asked)
 
 
 def _read(data: DataSection, table: Table, day: Optional[int]) -> Any:

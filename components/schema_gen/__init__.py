@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Optional
 
 from tfx import types
@@ -20,6 +22,7 @@ class TableSchemaGenSpec(component_spec.ComponentSpec):
         executor.DECLARED_KEY: component_spec.ExecutionParameter(type=str),
         executor.KEPT_KEY: component_spec.ExecutionParameter(type=str),
         executor.LABEL_KEY: component_spec.ExecutionParameter(type=str),
+        executor.CLASSES_KEY: component_spec.ExecutionParameter(type=str, optional=True),
         executor.HAS_DAYS_KEY: component_spec.ExecutionParameter(type=int, optional=True),
         standard_component_specs.INFER_FEATURE_SHAPE_KEY: component_spec.ExecutionParameter(type=int),
         standard_component_specs.EXCLUDE_SPLITS_KEY: component_spec.ExecutionParameter(type=str),
@@ -46,6 +49,7 @@ class SchemaGen(base_component.BaseComponent):
         label: A column that takes no new words, and no empty cells.
         has_days: The rows of other days are compared with those of the day before: an inferred schema says how far a
             column may drift.
+        classes: The label's, which an inferred schema keeps if they are numbers: another day may lack one.
     """
 
     SPEC_CLASS = TableSchemaGenSpec
@@ -58,6 +62,7 @@ class SchemaGen(base_component.BaseComponent):
         kept: str = "",
         label: Optional[str] = None,
         has_days: bool = False,
+        classes: Sequence[str] = (),
     ) -> None:
         spec = TableSchemaGenSpec(
             statistics=statistics,
@@ -65,6 +70,7 @@ class SchemaGen(base_component.BaseComponent):
             kept=kept,
             label=label or "",
             has_days=int(has_days) or None,
+            classes=json.dumps(list(classes)) if classes else None,
             # Without shapes: a column may lack values on another day.
             infer_feature_shape=0,
             exclude_splits="[]",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 from collections.abc import Sequence
@@ -19,10 +20,10 @@ from tfx.types import artifact_utils
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.pipeline.user_data.schema import read_schema
+from tfx_estimator.pipeline.user_data.schema import keep_classes, read_schema
 from tfx_estimator.pipeline.user_data.table_file import DATE
 
-DECLARED_KEY, KEPT_KEY, LABEL_KEY, HAS_DAYS_KEY = "declared", "kept", "label", "has_days"
+DECLARED_KEY, KEPT_KEY, LABEL_KEY, HAS_DAYS_KEY, CLASSES_KEY = "declared", "kept", "label", "has_days", "classes"
 # Of the rows of a split on another day, so many may have new words, and so many more empty cells.
 NEW_WORDS, MORE_EMPTY = 0.05, 0.1
 # From one day to the next, a word's share of the rows; of numbers, the Jensen-Shannon divergence, in bits.
@@ -56,6 +57,7 @@ class Executor(tfx_executor.Executor):
                     inferred = tfdv.update_schema(inferred, split, infer_feature_shape=False)
             splits = [split.datasets[0] for day in statistics for split in day.values()]
             give_room(inferred, splits, exec_properties[LABEL_KEY])
+            keep_classes(inferred, exec_properties[LABEL_KEY], json.loads(exec_properties.get(CLASSES_KEY) or "[]"))
             if exec_properties.get(HAS_DAYS_KEY):
                 watch_drift(inferred, statistics)
             text = _HEAD + text_format.MessageToString(inferred)

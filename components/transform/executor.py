@@ -17,18 +17,20 @@ from absl import flags
 from tfx.components.transform import executor, labels
 from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts, standard_component_specs
+from tfx.utils import io_utils
 
 from tfx_estimator.components import read_files
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import checks_inputs
+from tfx_estimator.components.transform.frozen import Frozen
 from tfx_estimator.model_fn.bridge import tf1
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader, opened
 from tfx_estimator.pipeline.user_source.frames import is_users_module
 
 # Entries of custom_config: the preprocessing_fn's modules are written for TensorFlow 1; the transformed examples are
-# not compressed.
-TF1, PLAIN = "tf1", "plain"
+# not compressed; the fields of `Frozen`.
+TF1, PLAIN, FROZEN = "tf1", "plain", "frozen"
 _TRIES = 4
 _GZIP = ".gz"
 # A flag of tfx_bsl.
@@ -42,9 +44,18 @@ class Executor(executor.Executor):
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """See `executor.Executor.Do`."""
         own = read_files.folders_of(input_dict, output_dict)
-        with retrying_renames(), batches_of_equal_bytes(), one_output(input_dict, output_dict) as outputs:
+        config = json.loads(exec_properties.get(labels.CUSTOM_CONFIG) or "null") or {}
+        with contextlib.ExitStack() as stack:
+            if FROZEN in config:
+                (schema,) = input_dict[standard_component_specs.SCHEMA_KEY]
+                frozen = Frozen(**config[FROZEN])
+                frozen.check(io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(schema.uri)))
+                stack.enter_context(frozen.applied())
+            stack.enter_context(retrying_renames())
+            stack.enter_context(batches_of_equal_bytes())
+            outputs = stack.enter_context(one_output(input_dict, output_dict))
             opened.noting(super().Do, input_dict, outputs, exec_properties, own=own)
-        if (json.loads(exec_properties.get(labels.CUSTOM_CONFIG) or "null") or {}).get(PLAIN):
+        if config.get(PLAIN):
             for examples in output_dict[standard_component_specs.TRANSFORMED_EXAMPLES_KEY]:
                 _decompress(examples.uri)
         (transform_graph,) = output_dict[standard_component_specs.TRANSFORM_GRAPH_KEY]

@@ -232,6 +232,11 @@ class TransformSection(Section):
     top_k: Optional[int] = number(
         None, 1, 2**31 - 2, "of by_schema: so many words of a column, the most frequent, are numbered; null is 10,000"
     )
+    analyzers: Optional[Literal["frozen"]] = Field(
+        None,
+        "of a table of days: `frozen` takes means, buckets and the numbers of words from the latest blessed model of "
+        "an earlier day, and numbers new words after them; null analyses each run's rows anew",
+    )
     # Their hashes are in the cache key.
     files: tuple[str, ...] = Field((), f"{FILES}preprocessing", operational=True)
 

@@ -74,7 +74,7 @@ def task(declaration: Declaration, kept: str = "") -> Task:
     if column and reading and declaration.transform.of_table().target in _BUILT_IN:
         are_classes = kind != REGRESSION
         values = {*column.values} if reading.is_whole else scan_label(reading, column.name, are_classes)
-        values |= schema.words_of(data.schema or kept, column.name)
+        values |= schema.classes_of(data.schema or kept, column.name)
         names = _in_order(values, column.kind != "bytes") if are_classes else ()
         kind = CLASSES if data.task is None and len(names) > 2 else kind
     if kind == BINARY and not names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.user_data.reading import listed
 from tfx_estimator.pipeline.user_data.table import TableReading
 from tfx_estimator.pipeline.user_data.table_file import BYTES, EMPTY, FLOAT, INT, KINDS, WORDS, kind_of
+
+# Tags of a label of numbers in a schema, whose domains are of words alone.
+_CLASS = "class "
 
 
 def read_schema(text: str, place: str) -> Any:
@@ -71,16 +74,31 @@ def compare_kept(place: str, reading: TableReading) -> list[str]:
     return list(_differences(read_schema(text, place), reading))
 
 
-def words_of(place: str, name: str) -> set[str]:
-    """Returns the words that a schema, if it is there, allows in a column; empty if it lists none."""
+def keep_classes(schema: Any, label: str, classes: Sequence[str]) -> None:
+    """Adds the classes of a label of numbers; those of words are its domain."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    for feature in schema.feature:
+        if feature.name == label and feature.type != schema_pb2.BYTES:
+            feature.annotation.tag.extend(f"{_CLASS}{name}" for name in classes)
+
+
+def _classes_of(feature: Any) -> set[str]:
+    """Returns the numbers that `keep_classes` added."""
+    return {tag.removeprefix(_CLASS) for tag in feature.annotation.tag if tag.startswith(_CLASS)}
+
+
+def classes_of(place: str, label: str) -> set[str]:
+    """Returns the classes of a label that a schema, if it is there, lists."""
     try:
         text = Path(place).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return set()
     schema = read_schema(text, place)
     domains = {domain.name: domain for domain in schema.string_domain}
-    found = [feature for feature in schema.feature if feature.name == name]
-    return {word for each in found for word in domains.get(each.domain, each.string_domain).value}
+    found = [feature for feature in schema.feature if feature.name == label]
+    words = {word for each in found for word in domains.get(each.domain, each.string_domain).value}
+    return words.union(*map(_classes_of, found))
 
 
 def _differences(schema: Any, reading: TableReading) -> Iterator[str]:
@@ -103,3 +121,7 @@ def _differences(schema: Any, reading: TableReading) -> Iterator[str]:
         if column.kind != kind and (is_known or KINDS.index(column.kind) > KINDS.index(kind)):
             cell = next((cell for cell in column.values if kind_of(cell) == column.kind), next(iter(column.values), ""))
             yield f"column {column.name} holds {WORDS[column.kind]} ({cell!r}), not {WORDS[kind]}"
+            continue
+        classes = {*map(float, _classes_of(known))}
+        if other := [cell for cell in column.values if classes and float(cell) not in classes]:
+            yield f"column {column.name} holds {other[0]!r}, which is a new class"

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
 
 from tests.e2e.conftest import Workdir
 from tests.waiting import wait_until
+from tfx_estimator.components.trainer.vocabularies import read_vocabularies
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -109,3 +112,36 @@ def test_a_day_that_drifts_or_lacks_a_column_trains_nothing_and_a_killed_one_is_
     assert results["training"]["last_step"] == 3000
     # Fifteen times the first day's steps fit the rows too well for a blessing.
     assert results["metrics"]["auc"] >= 0.85
+
+
+def test_frozen_analyzers_keep_means_and_numbers_and_new_words_come_at_the_end(tmp_path):
+    declared = _DECLARED.replace("PATH", "estimator") + "transform: {analyzers: frozen}\n"
+    (tmp_path / "shops.yaml").write_text(declared)
+    (tmp_path / "own.py").write_text("def preprocess(inputs, custom_config):\n    return inputs\n")
+    for day in (1, 2):
+        write_day(tmp_path, day)
+    workdir = Workdir(tmp_path / "runs")
+    workdir.run("shops.yaml", cwd=tmp_path, seconds=580)
+    first = workdir.summary("shops")
+    write_day(tmp_path, 3, shops=_SHOPS + 1)
+    few = ("--set", "trainer.train_steps=4")
+    workdir.run("shops.yaml", *few, cwd=tmp_path, seconds=580)
+    second = workdir.summary("shops")
+    assert "new words: 1 of shop" in _log(workdir)
+    assert second["blessed"] is True
+    assert second["metrics"]["auc"] >= first["metrics"]["auc"] - 0.02
+
+    graphs = (workdir.path / "shops" / "artifacts" / "Transform" / "transform_graph").iterdir()
+    before, after = map(str, sorted(graphs, key=lambda path: int(path.name)))
+    words, grown = (read_vocabularies(graph)["shop"].words for graph in (before, after))
+    assert grown == (*words, f"s{_SHOPS}".encode())
+    sizes = []
+    for graph in (before, after):
+        row = {"shop": [[words[7]]], "hour": [[3]], "size": [[0.25]]}
+        made = tft.TFTransformOutput(graph).transform_features_layer()({k: tf.constant(v) for k, v in row.items()})
+        sizes.append({name: value.numpy().item() for name, value in made.items() if name in row})
+    # To the bit.
+    assert sizes[0] == sizes[1]
+    changed = ("--set", "transform.preprocessing_fn=own:preprocess", "--set", "data.task=binary")
+    printed = workdir.run("shops.yaml", *changed, code=2, cwd=tmp_path, seconds=300)
+    assert "run once with --set transform.analyzers=null" in printed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -14,6 +15,8 @@ from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack import keras2
 
 _POLL_SECONDS = 1
+# Of an embedding, so many rows a worker are gathered in a step; a collective op of a graph keeps its shape.
+_PLACES = (1024, 16384)
 # What an optimizer's apply_gradients calls if gradients are added up in it.
 _REDUCES = {"merge_call", "all_reduce", "reduce_to", "batch_reduce_to", "_distributed_apply"}
 
@@ -78,23 +81,60 @@ def _copy_optimizer(original: Any, opt: Any, *args: Any, **kwargs: Any) -> Any:
     return original(given, *args, **kwargs)
 
 
-def _reduce_whole_tables(
+def _reduce_rows(
     original: Any, self: Any, input_slices: tf.IndexedSlices, options: Optional[Any] = None
 ) -> tf.IndexedSlices:
-    """Sums dense tables, with a count for each row.
+    """Gathers the rows of each worker in a fixed number of places; those of a step with more are whole tables.
 
-    The optimizer still sees only the rows that some worker has a gradient for, as on one device.
+    The optimizer sees only the rows that some worker has a gradient for, as on one device.
     """
     if tf.compat.v1.executing_eagerly_outside_functions() or input_slices.dense_shape is None:
         return original(self, input_slices, options)
+    options = self._options.merge(options)
+    shape = tf.get_static_value(input_slices.dense_shape)
+    fitting = [] if shape is None else [each for each in _PLACES if each * self._group_size < shape[0]]
     with tf.device(self._device):
-        values, indices = input_slices.values, input_slices.indices
-        rows = input_slices.dense_shape[0]
-        table = tf.math.unsorted_segment_sum(values, indices, rows)
-        counts = tf.math.unsorted_segment_sum(tf.ones_like(indices, values.dtype), indices, rows)
-        total, seen = self.all_reduce(table, None, options), self.all_reduce(counts, None, options)
-        found = tf.cast(tf.reshape(tf.where(seen > 0), [-1]), indices.dtype)
-        return tf.IndexedSlices(tf.gather(total, found), found, input_slices.dense_shape)
+        rows, values = _add_up(input_slices.indices, input_slices.values)
+        reduce: Callable[[], Any] = functools.partial(_reduce_table, self, rows, values, input_slices, options)
+        if fitting:
+            # The same on all workers, so that all take one branch.
+            most = tf.reduce_max(self._all_gather(tf.shape(rows), options))
+        for places in reversed(fitting):
+            gather = functools.partial(_gather_rows, self, rows, values, places, options)
+            reduce = functools.partial(tf.cond, most <= places, gather, reduce)
+        rows, values = reduce()
+        return tf.IndexedSlices(values, rows, input_slices.dense_shape)
+
+
+def _add_up(rows: tf.Tensor, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns each row once."""
+    found, places = tf.unique(rows)
+    return found, tf.math.unsorted_segment_sum(values, places, tf.size(found))
+
+
+def _gather_rows(
+    launcher: Any, rows: tf.Tensor, values: tf.Tensor, places: int, options: Any
+) -> tuple[tf.Tensor, tf.Tensor]:
+    free = places - tf.size(rows)
+    padded = tf.pad(values, [[0, free], *[[0, 0]] * (values.shape.rank - 1)])
+    gathered = launcher._all_gather(tf.ensure_shape(padded, [places, *values.shape[1:]]), options)
+    # NCCL needs an order.
+    with tf.control_dependencies([gathered]):
+        padded = tf.pad(rows, [[0, free]], constant_values=-1)
+        numbers = launcher._all_gather(tf.ensure_shape(padded, [places]), options)
+    taken = tf.reshape(tf.where(numbers >= 0), [-1])
+    return _add_up(tf.gather(numbers, taken), tf.gather(gathered, taken))
+
+
+def _reduce_table(
+    launcher: Any, rows: tf.Tensor, values: tf.Tensor, whole: tf.IndexedSlices, options: Any
+) -> tuple[tf.Tensor, tf.Tensor]:
+    count = whole.dense_shape[0]
+    table = tf.math.unsorted_segment_sum(values, rows, count)
+    seen = tf.math.unsorted_segment_sum(tf.ones_like(rows, values.dtype), rows, count)
+    total, seen = launcher.all_reduce(table, None, options), launcher.all_reduce(seen, None, options)
+    found = tf.cast(tf.reshape(tf.where(seen > 0), [-1]), rows.dtype)
+    return found, tf.gather(total, found)
 
 
 def _measure_baseline_of_all(original: Any, self: Any, eval_metrics: dict[str, Any]) -> None:
@@ -209,7 +249,7 @@ REPLICA_PATCHES = (
     ),
     Patch(
         "tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.all_reduce_indexed_slices",
-        _reduce_whole_tables,
+        _reduce_rows,
         reason="a collective op of a graph keeps the shape of its first step, and the number of an embedding's rows "
         "with a gradient differs in each step: `Shape mismatch in the collective instance`",
         until="nothing trains in graphs of TensorFlow 1 under multi_worker_mirrored",

@@ -199,6 +199,29 @@ def _takes_all(key: str, why: str) -> tuple[Rule, Rule]:
     )
 
 
+def _of_days(key: str, otherwise: str, elsewhere: str) -> tuple[Rule, ...]:
+    """Returns the rules of a key that takes over something of an earlier day."""
+    return (
+        Rule(
+            key,
+            lambda case: not (case.data.is_table and case.data.table().has_spans),
+            "the data are not of days: no earlier one has a model",
+            f"name the files of each day, data.csv: day-{{{{SPAN}}}}/*.csv; or {otherwise}",
+        ),
+        Rule(
+            key,
+            lambda case: case.target or is_address(case.data.table_path),
+            "which days there are, and which models, is known of this machine's files and runs alone",
+            f"{elsewhere}; or run it on this machine, on files that are here",
+        ),
+    )
+
+
+FROZEN = given(
+    lambda case: case.transform.analyzers is not None,
+    *_of_days("transform.analyzers", "remove this line", "remove this line"),
+)
+
 WARM_START = given(
     lambda case: case.trainer.warm_start is not None,
     Rule(f"{_WARM}{{key}}", _warm_start, "{why}", "{fix}", "{fit}"),
@@ -210,18 +233,7 @@ WARM_START = given(
     ),
     *given(
         lambda case: case.trainer.warm_start.blessed,
-        Rule(
-            f"{_WARM}.blessed",
-            lambda case: not (case.data.is_table and case.data.table().has_spans),
-            "the data are not of days: no earlier one has a model",
-            "name the files of each day, data.csv: day-{{SPAN}}/*.csv; or name a model or a checkpoint",
-        ),
-        Rule(
-            f"{_WARM}.blessed",
-            lambda case: case.target or is_address(case.data.table_path),
-            "which days there are, and which models, is known of this machine's files and runs alone",
-            "name a model; or run it on this machine, on files that are here",
-        ),
+        *_of_days(f"{_WARM}.blessed", "name a model or a checkpoint", "name a model"),
         conflict(f"{_WARM}.blessed", "tune", lambda case: case.tune is not None, "trials begin with initial weights"),
         conflict(
             f"{_WARM}.blessed",
@@ -317,6 +329,7 @@ TRAINING = (
     *NETWORK,
     *KEPT,
     *WARM_START,
+    *FROZEN,
     *_deciding("keep_best"),
     *_deciding("early_stopping"),
     Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,3 +70,33 @@ def test_a_class_that_the_rows_of_a_day_lack_stays_a_class(tmp_path):
         'feature { name: "y" type: BYTES domain: "y" }\nstring_domain { name: "y" value: "a" value: "b" value: "c" }'
     )
     assert (task(declared, str(kept)).kind, task(declared, str(kept)).names) == ("classes", ("a", "b", "c"))
+
+
+def test_a_number_of_the_label_stays_a_class_too_and_a_new_one_is_told(tmp_path):
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.table import task
+    from tfx_estimator.pipeline.user_data.schema import keep_classes
+
+    def declare(labels: str, *overrides: str) -> Any:
+        (tmp_path / "t.csv").write_text(
+            "x,y\n" + "".join(f"{number}.5,{label}\n" for number, label in enumerate(labels))
+        )
+        (tmp_path / "t.yaml").write_text(
+            "name: t\ndata: {csv: t.csv, label: y}\ntrainer: {model: dnn, train_steps: 9}\n"
+        )
+        return load(tmp_path / "t.yaml", overrides).declaration
+
+    first, kept = task(declare("0123" * 9)), tmp_path / "schema.pbtxt"
+    schema = text_format.Parse(_FEATURE.format("x", "FLOAT", "") + _FEATURE.format("y", "INT", ""), schema_pb2.Schema())
+    keep_classes(schema, "y", first.names)
+    kept.write_text(text_format.MessageToString(schema))
+    # 3 would be class 1.
+    assert task(declare("03" * 9)).names == ("0", "3")
+    assert task(declare("03" * 9), str(kept)) == first
+    check_kept(str(kept), read_table(str(tmp_path / "t.csv")))
+    declare("0124" * 9, "data.task=classes")
+    with refused(DataValidationError, "column y holds '4', which is a new class", todo=str(kept)):
+        check_kept(str(kept), read_table(str(tmp_path / "t.csv")))

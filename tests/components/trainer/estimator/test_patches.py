@@ -66,6 +66,13 @@ def test_the_patch_fixes_an_existing_fault(found: tuple[Found, Found], name: str
     assert patched == fixed
 
 
+@pytest.mark.timeout(300)
+def test_rows_of_an_embedding_are_summed_without_its_other_rows() -> None:
+    (output,) = finish(start_python(str(FAULTS.with_name("rows.py")), cwd=ROOT), timeout=280)
+    # A step with more rows than there are places sums the table.
+    assert [int(size) >= 5000 for size in output.split()] == [False, False, False, True, False]
+
+
 @pytest.mark.parametrize(
     ("target", "installed"),
     [
