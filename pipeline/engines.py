@@ -6,6 +6,7 @@ import shutil
 import signal
 from typing import Any, Optional
 
+import grpc
 from apache_beam.options.pipeline_options import JobServerOptions, PipelineOptions, StandardOptions
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability import flink_runner, portable_runner, spark_runner
@@ -34,6 +35,13 @@ class PortableRunner(portable_runner.PortableRunner):
                     # Waits here, where the job can be cancelled: TFX does nothing else with the result, too.
                     self._wait(result)
             return result
+        except grpc.RpcError as error:
+            # Its text has several lines.
+            raise TfxEstimatorError(
+                f"Beam's job server fails: {getattr(error, 'details', str)()}",
+                expected="a job server of this version of Beam, or a near one, that reaches its engine",
+                todo="see the job server's lines in the log",
+            ) from error
         finally:
             # Beam would leave a process of Java for each component until this one ends.
             if self._server is not None:
