@@ -65,8 +65,8 @@ def test_a_trial_without_a_cluster_does_the_work_in_this_process():
 def test_a_step_needs_a_cluster_that_it_reaches():
     (problem,) = refused("kubeflow", *COMMON, *OF_TARGET["kubeflow"], "beam={runner: flink}")
     assert "name the cluster" in problem
-    local = "beam={runner: flink, master: 'localhost:8081', environment_type: EXTERNAL, environment_config: 'localhost:1'}"
-    (problem,) = refused("kubeflow", *COMMON, *OF_TARGET["kubeflow"], local)
+    local = "master: 'localhost:8081', environment_type: EXTERNAL, environment_config: 'localhost:1'"
+    (problem,) = refused("kubeflow", *COMMON, *OF_TARGET["kubeflow"], f"beam={{runner: flink, {local}}}")
     assert "beam.master" in problem
 
 
