@@ -52,7 +52,7 @@ def check_beam(case: Case) -> Iterator[Problem]:
 
 
 def _engine(beam: BeamSection, target: str) -> Iterator[Problem]:
-    """Checks what an engine's own runner is told."""
+    """Checks the cluster's address and the jar of an engine's own runner."""
     pattern, expected = _MASTERS[beam.runner]
     if beam.master is None and target:
         what = "a step would start the engine in its own container"
