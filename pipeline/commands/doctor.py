@@ -28,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", action="store_true", help="compare the files of all runs with their checksums instead"
     )
+    parser.add_argument(
+        "--beam",
+        metavar="DECLARATION",
+        help="check the engine of a declaration's section `beam` instead: Java, jar, addresses",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_workdir(parser, "where results are, or will go")
     parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept (default: TFDS's)")
@@ -39,11 +44,20 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.doctor.machine import FAILED
 
+    findings: Iterator[Finding]
     if args.runs:
         from tfx_estimator.pipeline.doctor.artifacts import check_runs
 
+        findings = check_runs(args.workdir)
+    elif args.beam:
+        from tfx_estimator.pipeline.config import load
+        from tfx_estimator.pipeline.doctor.engine import check_engine
+
+        findings = check_engine(load(args.beam).declaration.beam)
+    else:
+        findings = examine(args.workdir, args.data_dir, args.quick)
     found = []
-    for finding in check_runs(args.workdir) if args.runs else examine(args.workdir, args.data_dir, args.quick):
+    for finding in findings:
         found.append(finding)
         if not args.json:
             say(one_line(f"{finding.state:<8} {finding.name:<16} {finding.what}"))
@@ -52,6 +66,12 @@ def run(args: argparse.Namespace) -> int:
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
         say(json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2))
+    elif args.beam:
+        say(
+            f"the engine cannot be used from here: {', '.join(failed)}"
+            if failed
+            else "the engine can be used from here"
+        )
     elif not args.runs:
         say(f"pipelines cannot run here: {', '.join(failed)}" if failed else "pipelines can run here")
     return int(bool(failed))

@@ -1,4 +1,4 @@
-"""The `beam` section: where Beam runs, and what Google's Dataflow needs to know."""
+"""The `beam` section: where Beam runs, and what the engines need to know."""
 
 from __future__ import annotations
 
@@ -15,12 +15,30 @@ PORTABLE = {
     "environment_config": "--environment_config",
     "workers": "--sdk_worker_parallelism",
 }
+# Of these, an engine's own runner starts the job server.
+OF_JOB_SERVER = ("job_endpoint", "artifact_endpoint")
+# Engine -> key -> Beam's flag, which a value follows. Spark's settings are its job server's properties.
+ENGINES = {
+    "flink": {
+        "master": "--flink_master=",
+        "parallelism": "--parallelism=",
+        "flink_version": "--flink_version=",
+        "job_server_jar": "--flink_job_server_jar=",
+    },
+    "spark": {
+        "master": "--spark_master_url=",
+        "parallelism": "--job_server_jvm_properties=-Dspark.default.parallelism=",
+        "job_server_jar": "--spark_job_server_jar=",
+    },
+}
 # Beam's DirectRunner first tries to download another engine; this names the in-memory one. One worker is the fastest
 # local mode.
 IN_PROCESS = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 _RUNNERS = {
     "direct": IN_PROCESS,
-    "portable": "PortableRunner",
+    "flink": "tfx_estimator.pipeline.engines.FlinkRunner",
+    "spark": "tfx_estimator.pipeline.engines.SparkRunner",
+    "portable": "tfx_estimator.pipeline.engines.PortableRunner",
     "dataflow": "tfx_estimator.pipeline.beam.DataflowRunner",
 }
 
@@ -61,10 +79,20 @@ class DataflowSection(Section):
 class BeamSection(Section):
     """The runner of each component's Beam pipeline."""
 
-    runner: Literal["direct", "portable", "dataflow"] = Field(
-        "direct", "Beam's runner; portable is that of a job server, such as Flink's, Spark's or Prism's"
+    runner: Literal["direct", "flink", "spark", "portable", "dataflow"] = Field(
+        "direct", "Beam's runner; portable is that of a job server that is there already, of any engine"
     )
-    workers: Optional[int] = number(None, 1, None, "of portable: worker processes on each machine")
+    master: Optional[str] = Field(
+        None, "of flink HOST:PORT of its REST interface, of spark spark://HOST:PORT; null: a trial on this machine"
+    )
+    parallelism: Optional[int] = number(
+        None, 1, None, "of flink and spark: parts at once; null is the engine's default"
+    )
+    flink_version: Optional[str] = Field(None, "the cluster's, such as 1.19; null is the newest that Beam knows")
+    job_server_jar: Optional[str] = Field(
+        None, "of flink and spark: path or URL of Beam's job server; null downloads it from Maven Central"
+    )
+    workers: Optional[int] = number(None, 1, None, "of flink, spark, portable: worker processes of each task manager")
     job_endpoint: Optional[str] = Field(None, "of portable: HOST:PORT of the job server")
     artifact_endpoint: Optional[str] = Field(None, "HOST:PORT of the artifact service; null asks the job server")
     environment_type: Optional[Literal["LOOPBACK", "EXTERNAL", "DOCKER", "PROCESS"]] = Field(
@@ -74,12 +102,21 @@ class BeamSection(Section):
     dataflow: Optional[DataflowSection] = None
     options: tuple[str, ...] = Field((), "further Beam flags, for example `--pickle_library=cloudpickle`")
 
+    @property
+    def is_local_engine(self) -> bool:
+        """True if Beam's job server is the engine, too: Flink or Spark in one process of this machine."""
+        return self.runner in ENGINES and self.master is None
+
     def pipeline_args(self) -> list[str]:
         """Returns the flags for `beam_pipeline_args`."""
         args = [f"--runner={_RUNNERS[self.runner]}", *self.options]
         args += [f"{flag}={value}" for name, flag in PORTABLE.items() if (value := getattr(self, name)) is not None]
+        keys = ENGINES.get(self.runner, {})
+        args += [f"{flag}{value}" for name, flag in keys.items() if (value := getattr(self, name)) is not None]
         if self.runner == "dataflow":
             return args + (self.dataflow.flags() if self.dataflow else [])
+        if self.is_local_engine and self.environment_type is None:
+            args.append("--environment_type=LOOPBACK")
         if self.runner != "portable" or self.environment_type is not None:
             # Without a flag of this kind, TFX packs itself into an archive for remote workers, once per component.
             image = self.environment_config if self.environment_type == "DOCKER" else "none"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
+from tfx_estimator.pipeline.config.beam import ENGINES, OF_JOB_SERVER, PORTABLE, BeamSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
@@ -19,24 +20,50 @@ _CONFIGS = {
     "DOCKER": "an image that holds this package: Beam's own has no TFX",
     "PROCESS": """JSON with the worker's command: '{"command": "/opt/apache/beam/boot"}'""",
 }
+_MASTERS = {
+    "flink": (re.compile(r"(https?://)?[^/\s:]+:\d+"), "HOST:PORT of the job manager's REST interface"),
+    "spark": (re.compile(r"spark://[^/\s]+:\d+"), "spark://HOST:PORT"),
+}
+_TAKEN_BY = {
+    "dataflow": ("dataflow",),
+    **{name: ("portable",) if name in OF_JOB_SERVER else (*ENGINES, "portable") for name in PORTABLE},
+    **{name: tuple(engine for engine in ENGINES if name in ENGINES[engine]) for name in ENGINES["flink"]},
+}
 
 
 def check_beam(case: Case) -> Iterator[Problem]:
     """Checks the section."""
     beam = case.beam
-    for name, runner in {"dataflow": "dataflow", **dict.fromkeys(PORTABLE, "portable")}.items():
+    for name, runners in _TAKEN_BY.items():
         value = getattr(beam, name)
-        if value is not None and beam.runner != runner:
+        if value is not None and beam.runner not in runners:
             what = f"beam.runner is {beam.runner}, which does not take it"
-            todo = f"remove it, or set beam.runner: {runner}"
+            todo = f"remove it, or set beam.runner: {' or '.join(runners)}"
             written = str(value) if isinstance(value, (str, int)) else "{…}"
             yield Problem(f"beam.{name}", what, "", todo, value=written, depends=("beam.runner",))
-    if beam.runner == "portable":
+    if beam.runner in _MASTERS:
+        yield from _engine(beam, case.target)
+    if beam.runner == "portable" or (beam.runner in ENGINES and not beam.is_local_engine):
         yield from _portable(beam, case.target)
     if beam.runner == "dataflow":
         yield from _dataflow(case)
     if case.target:
         yield from _deployed(beam, case.deploy)
+
+
+def _engine(beam: BeamSection, target: str) -> Iterator[Problem]:
+    """Checks the cluster's address and the jar of an engine's own runner."""
+    pattern, expected = _MASTERS[beam.runner]
+    if beam.master is None and target:
+        what = "a step would start the engine in its own container"
+        yield Problem("beam.master", what, expected, "name the cluster", depends=("beam.runner",))
+    if beam.master is not None and not pattern.fullmatch(beam.master):
+        what = f"it is no address of {beam.runner.capitalize()}"
+        yield Problem("beam.master", what, expected, "correct it", value=beam.master, depends=("beam.runner",))
+    jar = beam.job_server_jar
+    if jar is not None and not target and not is_address(jar) and not Path(jar).is_file():
+        todo = "correct it, or leave it out: Beam downloads its own"
+        yield Problem("beam.job_server_jar", "there is no such file", "the path or URL of a jar", todo, value=jar)
 
 
 def _portable(beam: BeamSection, target: str) -> Iterator[Problem]:
@@ -71,7 +98,7 @@ def _dataflow(case: Case) -> Iterator[Problem]:
 def _deployed(beam: BeamSection, deploy: DeploySection) -> Iterator[Problem]:
     """Finds addresses that a step of a deployed pipeline cannot reach from its container."""
     # environment_config may be local: Flink's task managers use the worker pool of their own machine.
-    hosts = {f"beam.{name}": getattr(beam, name) or "" for name in ("job_endpoint", "artifact_endpoint")}
+    hosts = {f"beam.{name}": getattr(beam, name) or "" for name in (*OF_JOB_SERVER, "master")}
     for path, value in hosts.items():
         if _LOCAL_HOST.search(value):
             yield Problem(path, OF_THIS_MACHINE, "a host that the steps reach", "name the service's", value=value)
