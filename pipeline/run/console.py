@@ -53,7 +53,8 @@ def run_declaration(
     check_client(loaded.declaration)
     results = summary or Summary(loaded.source)
     folders = PipelineFolders(workdir, loaded.declaration.name)
-    with run_context(folders), contextlib.nullcontext() if cluster is None else meeting_of(folders, cluster).leading():
+    meeting = meeting_of(folders, cluster, loaded.declaration.to_json())
+    with run_context(folders), contextlib.nullcontext() if cluster is None else meeting.leading():
         logs = _make_logs(loaded, folders)
         caller.tell(**{caller.FOLDER: logs})
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:

@@ -47,7 +47,7 @@ def join(loaded: Loaded, workdir: str, place: Any, terminal_fd: int = 1) -> int:
 
 
 def _join_training(loaded: Loaded, folders: PipelineFolders, place: Any, view: View) -> str:
-    meeting = meeting_of(folders, place.cluster.addresses)
+    meeting = meeting_of(folders, place.cluster.addresses, loaded.declaration.to_json())
     with view.waiting("waiting for the chief's Trainer"):
         # Only tasks that train in step must not rejoin. A training continues without its evaluator or a parameter
         # server, and accepts it again.
@@ -146,9 +146,12 @@ def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float, in_
             if found := meeting.find(record["begun"], in_step):
                 return found
         elif record is not None and record["state"] in (ENDED, FAILED) and (record != first or waited > timeout):
-            if record["state"] == ENDED:
+            if record["state"] == FAILED:
+                raise _chief_failed()
+            if record != first or meeting.is_of(record):
                 return None
-            raise _chief_failed()
+            # It was the run of another declaration, in a cluster of the same addresses.
+            raise _no_heartbeat("did not start", folders, waited)
         elif runs or waited > timeout:
             raise _no_heartbeat("is lost" if runs else "did not start", folders, waited)
         time.sleep(meeting.poll_seconds)

@@ -13,12 +13,14 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.pipeline.base.errors import RETRYABLE, SIGNALLED, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import RETRYABLE, SIGNALLED, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import read_json, write_json
+from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.folders import PipelineFolders
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ RUNNING, ENDED, FAILED = "running", "ended", "failed"
 AGAIN = "again"
 _FOLDER = "clusters"
 _TRAININGS = ("Trainer", "training")
+_T = TypeVar("_T")
+
+logger = get_logger("run")
 
 
 class Rendezvous:
@@ -42,7 +47,8 @@ class Rendezvous:
 
     silent_seconds, beat_seconds, poll_seconds = 60.0, 2.0, 0.2
 
-    def __init__(self, folders: PipelineFolders, tasks: Any) -> None:
+    def __init__(self, folders: PipelineFolders, tasks: Any, declaration: str = "") -> None:
+        self._of = hashlib.sha256(declaration.encode()).hexdigest()[:16]
         key = hashlib.sha256(json.dumps(tasks, sort_keys=True, default=list).encode()).hexdigest()[:16]
         self._path = os.path.join(folders.home, _FOLDER, f"{key}.json")
         self._root = os.path.join(folders.root, *_TRAININGS)
@@ -66,10 +72,12 @@ class Rendezvous:
         finally:
             stopped.set()
             thread.join()
-            self._write(state, 0.0)
+            # The run's own error is shown.
+            with contextlib.nullcontext() if state == ENDED else contextlib.suppress(Exception):
+                self._write(state, 0.0)
 
     def read(self) -> Optional[dict[str, Any]]:
-        """Returns the chief's record: `state`, `begun` (a file's time) and `beat`, which changes; None without one."""
+        """Returns the chief's record: `state`, `begun` (a file's time), `beat`, which changes; None without one."""
         record = read_json(self._path)
         return record and {**record, "beat": os.stat(self._path).st_mtime_ns}
 
@@ -83,6 +91,10 @@ class Rendezvous:
         found = [path for path in glob.glob(pattern) if os.path.getmtime(path) >= begun > 0]
         latest = max(found, key=os.path.getmtime, default=None)
         return None if latest and in_step and _was_member(os.path.dirname(latest), in_step, begun) else latest
+
+    def is_of(self, record: dict[str, Any]) -> bool:
+        """Returns whether a record's run had this declaration: after one that ended there is nothing to train."""
+        return record.get("of") == self._of
 
     def load(self, path: str) -> Optional[Job]:
         """Reads a job that was found; None if its training has ended meanwhile."""
@@ -111,7 +123,7 @@ class Rendezvous:
                 self._beat()
 
     def _write(self, state: str, begun: float) -> None:
-        write_json(self._path, {"state": state, "begun": begun})
+        write_json(self._path, {"state": state, "of": self._of, "begun": begun})
 
 
 class StoredRendezvous(Rendezvous):
@@ -119,40 +131,49 @@ class StoredRendezvous(Rendezvous):
 
     # A store may be away for minutes, and each look at it is a request that costs money.
     silent_seconds, beat_seconds, poll_seconds = 600.0, 10.0, 2.0
-    _begun, _looked, _entered = 0.0, 0.0, False
-    _record: Optional[dict[str, Any]] = None
+    _begun, _looked, _at, _entered = 0.0, 0.0, 0.0, False
+    # None before the first look.
+    _record: Optional[list[Any]] = None
 
     def read(self) -> Optional[dict[str, Any]]:
         """As in a folder; looks at most once in `poll_seconds`."""
         from tfx_estimator.components.files import read_json
 
         if time.monotonic() - self._looked >= self.poll_seconds:
-            with contextlib.suppress(Exception):  # an unavailable store
-                self._record = read_json(self._path)
+            self._record = _asked(lambda: [read_json(self._path)], self._record)
             self._looked = time.monotonic()
-        return self._record
+        if self._record is None:
+            error = PipelineError(
+                f"{self._path} cannot be read", expected="a store that answers", todo="see the warning above; try again"
+            )
+            error.retryable = True
+            raise error
+        return self._record[0]
 
     def find(self, begun: float, in_step: str = "") -> Optional[str]:
         """As in a folder, by the chief's clock."""
         from tfx_estimator.components.trainer.supervisor import stored
 
-        offers = {path: at for path, at in stored.offers(self._root) if at >= begun > 0}
-        latest = max(offers, key=offers.__getitem__, default=None)
-        return None if latest and in_step and stored.has_entered(latest, in_step, offers[latest]) else latest
+        def ask() -> Optional[str]:
+            offers = {path: at for path, at in stored.offers(self._root) if at >= begun > 0}
+            latest = max(offers, key=offers.__getitem__, default=None)
+            return None if latest and in_step and stored.entered(latest, in_step) == offers[latest] else latest
+
+        return _asked(ask, None)
 
     def load(self, path: str) -> Optional[Job]:
         """As in a folder."""
         from tfx_estimator.components.trainer.supervisor import stored
 
-        return stored.load(path)
+        self._at, job = _asked(lambda: stored.load(path), (0.0, None))
+        return job
 
     def enter(self, path: str, task: str, logs: str) -> None:
         """As in a folder, for the task's next process, which may be on another machine."""
         if not self._entered and _was_member(logs, task, 0.0):
             from tfx_estimator.components.trainer.supervisor import stored
 
-            stored.enter(path, task)
-            self._entered = True
+            self._entered = _asked(lambda: stored.enter(path, task, self._at), False)
 
     def _begin(self) -> None:
         self._begun = time.time()
@@ -164,12 +185,22 @@ class StoredRendezvous(Rendezvous):
     def _write(self, state: str, begun: float) -> None:
         from tfx_estimator.components.files import write_whole
 
-        write_whole(self._path, json.dumps({"state": state, "begun": begun, "beat": time.time()}))
+        record = {"state": state, "of": self._of, "begun": begun, "beat": time.time()}
+        write_whole(self._path, json.dumps(record))
 
 
-def meeting_of(folders: PipelineFolders, tasks: Any) -> Rendezvous:
-    """Returns the rendezvous of a cluster's tasks in their common work folder."""
-    return (StoredRendezvous if folders.is_stored else Rendezvous)(folders, tasks)
+def meeting_of(folders: PipelineFolders, tasks: Any, declaration: str = "") -> Rendezvous:
+    """Returns the rendezvous of a cluster's tasks in their common work folder; `declaration` is its JSON."""
+    return (StoredRendezvous if folders.is_stored else Rendezvous)(folders, tasks, declaration)
+
+
+def _asked(ask: Callable[[], _T], otherwise: _T) -> _T:
+    """Returns a store's answer; if it does not answer, warns and returns the other value."""
+    try:
+        return ask()
+    except Exception as error:  # stores raise any type
+        logger.warning(f"the store does not answer: {one_line(str(error))}")
+        return otherwise
 
 
 def _was_member(logs: str, task: str, since: float) -> bool:

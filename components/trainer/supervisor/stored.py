@@ -70,21 +70,22 @@ def offers(root: str) -> Iterator[tuple[str, float]]:
             yield path, record["at"]
 
 
-def load(offer: str) -> Optional[Job]:
-    """Returns the job of an offer; None if it is gone."""
+def load(offer: str) -> tuple[float, Optional[Job]]:
+    """Returns the chief's time of an offer, and its job; None if it is gone."""
     record = read_json(offer)
-    return record and Job.of(record["job"])
+    return (record["at"], Job.of(record["job"])) if record else (0.0, None)
 
 
-def enter(offer: str, task: str) -> None:
-    """Notes that a task trains the job of an offer."""
-    write_whole(os.path.join(os.path.dirname(offer), f"{task}.json"), json.dumps({"at": time.time()}))
+def enter(offer: str, task: str, at: float) -> bool:
+    """Notes that a task trains the job that was offered then; returns True."""
+    write_whole(os.path.join(os.path.dirname(offer), f"{task}.json"), json.dumps({"at": at}))
+    return True
 
 
-def has_entered(offer: str, task: str, at: float) -> bool:
-    """Returns whether a task has trained the job that was offered then."""
+def entered(offer: str, task: str) -> Optional[float]:
+    """Returns the time of the last offer that a task has trained, if any."""
     record = read_json(os.path.join(os.path.dirname(offer), f"{task}.json"))
-    return record is not None and record["at"] >= at
+    return record and record["at"]
 
 
 def remove(training_dir: str) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.folders import write_files
 from tests.store.s3 import ADDRESS, S3, serving
 from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.components.trainer.cluster import tf_config
@@ -50,11 +49,13 @@ def folders(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def write_job(folders: PipelineFolders, training: str) -> str:
-    folder = os.path.join(folders.root, "Trainer", "training", training)
+    job = Job("", "", {}, os.path.join(folders.root, "Trainer", "training", training))
     if folders.is_stored:
-        stored.offer(Job("", "", {}, folder))
-        return os.path.join(folder, "cluster", "job.json")
-    return str(write_files(Path(folder, "logs"), {"job-chief-0.json": "{}"}) / "job-chief-0.json")
+        stored.offer(job)
+        return os.path.join(job.training_dir, "cluster", "job.json")
+    os.makedirs(logs := os.path.join(job.training_dir, "logs"), exist_ok=True)
+    job.save(path := os.path.join(logs, "job-chief-0.json"))
+    return path
 
 
 def age(job: str) -> None:
@@ -66,7 +67,7 @@ def age(job: str) -> None:
 
 
 def find(folders: PipelineFolders, timeout: float = 5.0, in_step: str = "") -> str | None:
-    return join._find_job(meeting_of(folders, TASKS), folders, timeout, in_step)
+    return join._find_job(meeting_of(folders, TASKS, "this"), folders, timeout, in_step)
 
 
 def training_of(job: str | None) -> str:
@@ -116,6 +117,15 @@ def test_the_other_tasks_end_with_a_chief_that_does_not_train(folders, fails):
     failed = pytest.raises(PipelineError, match="the chief's run of this cluster failed")
     with failed if fails else contextlib.nullcontext():
         assert find(folders) is None
+
+
+@pytest.mark.parametrize("declaration", ["this", "an earlier one"])
+def test_the_end_of_a_run_of_another_declaration_is_no_end(folders, declaration):
+    with meeting_of(folders, TASKS, declaration).leading():
+        pass
+    begun = declaration == "this"
+    with contextlib.nullcontext() if begun else pytest.raises(PipelineError, match="did not start"):
+        assert find(folders, 0.2) is None
 
 
 def lost() -> TrainingError:
@@ -181,7 +191,9 @@ def test_a_training_that_lost_this_synchronous_task_is_not_joined_again(
         files = TaskFiles(logs, "worker-0", 1)
         Path(files.task_spec).write_text("{}")
         ProgressWriter(files.progress).write(event)
-        meeting_of(folders, TASKS).enter(job, "worker-0", logs)
+        entering = meeting_of(folders, TASKS)
+        entering.load(job)
+        entering.enter(job, "worker-0", logs)
         if earlier:
             note = os.path.join(os.path.dirname(job), "worker-0.json")
             age(note if folders.is_stored else files.task_spec)
