@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Optional
 
-from tfx_estimator.pipeline.config.pod_patch import as_list, mount_paths, reject
+from tfx_estimator.pipeline.config.pod_patch import as_list, reject
 from tfx_estimator.pipeline.config.section import Field, Section, number
 from tfx_estimator.pipeline.platforms import registry
 
@@ -104,7 +104,7 @@ class DeploySection(Section):
 
     def shared_memory(self, accelerator: Optional[str]) -> Optional[dict[str, str]]:
         """Returns the emptyDir of a pod's /dev/shm; None for the runtime's own of 64 MB, too small for several GPUs."""
-        if self.is_provided("/dev/shm") or not (accelerator or self.shared_memory_gb):
+        if self.is_mounted("/dev/shm") or not (accelerator or self.shared_memory_gb):
             return None
         size = {"sizeLimit": f"{round(self.shared_memory_gb * 1000)}M"} if self.shared_memory_gb else {}
         return {"medium": "Memory", **size}
@@ -116,7 +116,9 @@ class DeploySection(Section):
 
     def is_provided(self, path: str) -> bool:
         """Returns whether a path is in a declared volume, or in one of pod_patch."""
-        return self.is_mounted(path) or any(_is_below(path, each) for each in mount_paths(self.pod_patch))
+        containers = [each for patch in self.pod_patch for each in (patch.get("spec") or {}).get("containers") or ()]
+        mounts = [mount for each in containers for mount in each.get("volumeMounts") or ()]
+        return self.is_mounted(path) or any(_is_below(path, each["mountPath"]) for each in mounts)
 
 
 for _name, (_kind, _key) in registry.sections().items():

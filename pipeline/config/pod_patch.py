@@ -17,11 +17,13 @@ MAIN = "main"
 # Lists whose items are merged, by the key that tells them apart; any other list is replaced.
 # Source: `patchMergeKey` in https://github.com/kubernetes/api/blob/master/core/v1/types.go.
 _MERGE_KEYS = {
-    **dict.fromkeys(("containers", "initContainers", "volumes", "env", "imagePullSecrets", "resourceClaims"), "name"),
-    "volumeMounts": "mountPath",
-    "ports": "containerPort",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
+    **dict.fromkeys(
+        ("containers", "initContainers", "volumes", "env", "imagePullSecrets", "resourceClaims"), ("name",)
+    ),
+    "volumeMounts": ("mountPath",),
+    "ports": ("containerPort", "protocol"),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
 }
 _PARTS = ("metadata", "spec")
 # Kubernetes' own names of parts of a pod, where the declaration has others.
@@ -42,17 +44,13 @@ def _merge(base: Any, patch: Any, name: str = "") -> Any:
         held = base if isinstance(base, dict) else {}
         merged = {**held, **{key: _merge(held.get(key), value, key) for key, value in patch.items()}}
         return {key: value for key, value in merged.items() if value is not None}
-    if isinstance(patch, list) and (key := _MERGE_KEYS.get(name)):
-        patches = {each[key]: each for each in patch}
-        ours = [_merge(each, patches.pop(each[key], {})) for each in base or ()]
+    if isinstance(patch, list) and (keys := _MERGE_KEYS.get(name)):
+        patches = {tuple(map(each.get, keys)): each for each in patch}
+        pairs = [(each, patches.pop(tuple(map(each.get, keys)), each)) for each in base or ()]
+        # A volume has one source, and a variable one value.
+        ours = [_merge({} if name in ("volumes", "env") else each, new) for each, new in pairs]
         return [*ours, *(_merge({}, each) for each in patches.values())]
     return patch
-
-
-def mount_paths(patches: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the folders that the patches mount."""
-    containers = [each for patch in patches for each in (patch.get("spec") or {}).get("containers") or ()]
-    return [each["mountPath"] for container in containers for each in container.get("volumeMounts") or ()]
 
 
 def as_list(value: Any) -> Any:
@@ -82,7 +80,7 @@ def reject(patches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     for patch in patches:
         for key, value in patch.items():
             if key in _PARTS:
-                if value is not None and not isinstance(value, dict):
+                if not isinstance(value, dict):
                     return f"{key}: {inline(value)} is no mapping"
                 if reason := next(_without_key(value, key), ""):
                     return reason
@@ -96,19 +94,22 @@ def reject(patches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
 def _without_key(value: Any, path: str) -> Iterator[str]:
     """Yields where an item of a list lacks the key that it is merged by."""
     for name, inside in value.items() if isinstance(value, dict) else ():
-        key, place = _MERGE_KEYS.get(name), f"{path}.{name}"
-        if key and inside is not None and not isinstance(inside, list):
+        (key, *_), place = _MERGE_KEYS.get(name, ("",)), f"{path}.{name}"
+        if key and not isinstance(inside, list) and (inside is not None or name == "containers"):
             yield f"{place}: {inline(inside)} is no list"
         for item in inside if isinstance(inside, list) else ():
             if key and not (isinstance(item, dict) and isinstance(item.get(key), (str, int))):
                 yield f"{place}: {inline(item)} has no `{key}`"
+            elif name.endswith("ontainers") and item[key] != MAIN and "image" not in item:
+                yield f"{place}: {inline(item)} has no image, and our own container is called {MAIN}"
             yield from _without_key(item, place)
         yield from _without_key(inside, place)
 
 
 def _secrets(value: Any) -> Object:
-    mounts = [{"name": each["name"], "mountPath": each["path"], "readOnly": True} for each in value]
-    volumes = [{"name": each["name"], "secret": {"secretName": each["name"]}} for each in value]
+    named = [(f"secret-{index}", each) for index, each in enumerate(value)]  # a Secret's own name may have dots
+    mounts = [{"name": name, "mountPath": each["path"], "readOnly": True} for name, each in named]
+    volumes = [{"name": name, "secret": {"secretName": each["name"]}} for name, each in named]
     return {"volumes": volumes, "containers": [{"name": MAIN, "volumeMounts": mounts}]}
 
 

@@ -6,31 +6,27 @@ Source: https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/pr
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.pod_patch import MAIN, Object, patched
 from tfx_estimator.pipeline.platforms.volumes import volumes_of
 
-# Each volume's source, and each variable's, by its field in a pod: the field of kfp-kubernetes, and its value.
-_VOLUMES: dict[str, tuple[str, Callable[[str, Any], Object]]] = {
-    "persistentVolumeClaim": ("pvcMount", lambda name, source: {"constant": source["claimName"]}),
-    "secret": ("secretAsVolume", lambda name, source: {"secretName": source["secretName"]}),
-    "configMap": ("configMapAsVolume", lambda name, source: {"configMapName": source["name"]}),
-    "emptyDir": ("emptyDirMounts", lambda name, source: {"volumeName": name, **source}),
+# Of each volume's and variable's source in a pod, the field of kfp-kubernetes, and the names of its own fields there.
+_VOLUMES = {
+    "persistentVolumeClaim": ("pvcMount", {"claimName": "constant"}),
+    "secret": ("secretAsVolume", {"secretName": "secretName", "optional": "optional"}),
+    "configMap": ("configMapAsVolume", {"name": "configMapName", "optional": "optional"}),
+    "emptyDir": ("emptyDirMounts", {"medium": "medium", "sizeLimit": "sizeLimit"}),
 }
-_VARIABLES: dict[str, tuple[str, Callable[[str, Any], Object]]] = {
-    "secretKeyRef": (
-        "secretAsEnv",
-        lambda name, of: {"secretName": of["name"], "keyToEnv": [{"secretKey": of["key"], "envVar": name}]},
-    ),
-    "configMapKeyRef": (
-        "configMapAsEnv",
-        lambda name, of: {"configMapName": of["name"], "keyToEnv": [{"configMapKey": of["key"], "envVar": name}]},
-    ),
-    "fieldRef": ("fieldPathAsEnv", lambda name, of: {"name": name, "fieldPath": of["fieldPath"]}),
+_VARIABLES = {
+    "secretKeyRef": ("secretAsEnv", {"name": "secretName", "key": "secretKey", "optional": "optional"}),
+    "configMapKeyRef": ("configMapAsEnv", {"name": "configMapName", "key": "configMapKey", "optional": "optional"}),
+    "fieldRef": ("fieldPathAsEnv", {"fieldPath": "fieldPath"}),
 }
+# Those of one key of a Secret or ConfigMap.
+_KEYS = ("secretKey", "configMapKey")
 
 
 def step(deploy: DeploySection, name: str) -> Node:
@@ -58,22 +54,33 @@ def _translated(pod: Object) -> Object:
     """Moves what kfp-kubernetes has out of a pod's template."""
     spec = pod["spec"]
     found: Object = {}
-    main, sources = spec["containers"][0], {each["name"]: each for each in spec.pop("volumes")}
+    main, sources = spec["containers"][0], {each["name"]: each for each in spec.pop("volumes", ())}
     del main["name"]
 
-    def move(entry: Object, source: Object, table: Any, more: Object) -> bool:
-        kind = next((each for each in table if each in source), "")
-        if kind:
-            field, made = table[kind]
-            found.setdefault(field, []).append({**made(entry["name"], source[kind]), **more})
-        return bool(kind)
+    def moved(entry: Object, source: Object, table: Any, more: Object) -> Object:
+        """Returns what is left of a mount or variable."""
+        kind = next((each for each in table if isinstance(source.get(each), dict)), "")
+        if not kind:
+            return {key: value for key, value in entry.items() if key != "name"}
+        field, names = table[kind]
+        of = source[kind]
+        made = {**{names[key]: value for key, value in of.items() if key in names}, **more}
+        for key in _KEYS:
+            if key in made:
+                made["keyToEnv"] = [{key: made.pop(key), "envVar": made.pop("name")}]
+        found.setdefault(field, []).append(made)
+        # Secrets and ConfigMaps are read-only.
+        known = {*names, *more, "name", "valueFrom", *(["readOnly"] if field.endswith("AsVolume") else [])}
+        return {key: value for key, value in {**entry, **of}.items() if key not in known}
 
-    main["volumeMounts"] = [
-        each
-        for each in main.get("volumeMounts", ())
-        if not move(each, sources.get(each["name"], {}), _VOLUMES, {"mountPath": each["mountPath"]})
-    ]
-    main["env"] = [each for each in main.get("env", ()) if not move(each, each.get("valueFrom", {}), _VARIABLES, {})]
+    def mounted(mount: Object) -> Object:
+        source = sources.get(mount.get("name"), {})
+        own = {"volumeName": mount["name"]} if "emptyDir" in source else {}
+        return moved(mount, source, _VOLUMES, {"mountPath": mount["mountPath"], **own})
+
+    main["volumeMounts"] = [*map(mounted, main.pop("volumeMounts", ()))]
+    variables = [(each, each.get("valueFrom", {})) for each in main.pop("env", ())]
+    main["env"] = [moved(each, source, _VARIABLES, {"name": each["name"]}) for each, source in variables]
     metadata = {key: pod["metadata"].pop(key) for key in ("labels", "annotations") if pod["metadata"].get(key)}
     simple = {
         "podMetadata": metadata,
@@ -87,7 +94,8 @@ def _translated(pod: Object) -> Object:
 
 
 def _fields(value: Any, path: str) -> Iterator[str]:
-    if path.count(".") >= 2 or not isinstance(value, (dict, list)):
+    deep = path.count(".") >= (3 if path.endswith(("volumeMounts", "env")) else 2)
+    if deep or not isinstance(value, (dict, list)):
         yield path
         return
     for key, inside in value.items() if isinstance(value, dict) else ((path, each) for each in value):

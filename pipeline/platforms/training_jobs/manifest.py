@@ -249,7 +249,7 @@ def _template(
     # A sidecar would outlive the container, and the pod would never end.
     metadata = {"labels": dict(deploy.labels) or None, "annotations": {"sidecar.istio.io/inject": "false"}}
     template = {"metadata": _without_none(metadata), "spec": _without_none(spec)}
-    template = patched(template, deploy.pod_patch, "Trainer", role, job.role(role))
+    template = patched(template, deploy.pod_patch, "Trainer", job.role(role))
     main_of(template["spec"])["name"] = kind.container
     return template
 

@@ -11,8 +11,10 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import Accelerated, DeploySection, Machine, Node, Nodes, gpus
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.pod_patch import as_list
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
+from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, POD_TARGETS, TFJOB, TRAINJOB
 from tfx_estimator.pipeline.user_source.pack import Packed
 
@@ -118,6 +120,10 @@ def note(case: Case) -> Iterator[str]:
             "deploy.tfjob.active_deadline_seconds is null: the operator restarts killed pods, as after OOMKilled, "
             "without limit; only a follower (submit --follow, or --attach) ends the TFJob after backoff_limit"
         )
+    pods = {"Trainer", *map(getattr(case.deploy, case.target or TRAINJOB).role, case.distribution.pods)}
+    for patch in case.deploy.pod_patch:
+        if patch.get("pods") and not pods & {*as_list(patch["pods"])}:
+            yield f"deploy.pod_patch: pods: {inline(patch['pods'])} has no effect: they are {', '.join(sorted(pods))}"
 
 
 def step(deploy: DeploySection, name: str) -> Node:

@@ -18,6 +18,7 @@ OURS = {
         "containers": [{"name": "main", "env": [{"name": "A", "value": "1"}], "args": ["x", "y"]}],
         "securityContext": {"runAsUser": 10001, "fsGroup": 10001},
         "tolerations": [{"key": "a"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
     },
 }
 
@@ -30,12 +31,19 @@ OURS = {
         ("{spec: {securityContext: null}}", {"securityContext": None}),
         ("{spec: {tolerations: [{key: b}]}}", {"tolerations": [{"key": "b"}]}),
         ("{spec: {priorityClassName: high}}", {"priorityClassName": "high"}),
+        # A volume has one source, and a variable one value.
+        ("{spec: {volumes: [{name: v, emptyDir: {}}]}}", {"volumes": [{"name": "v", "emptyDir": {}}]}),
         (
-            "{spec: {containers: [{name: main, args: [z], env: [{name: B, value: b}, {name: A, value: '2'}]}, "
-            "{name: c}]}}",
+            "{spec: {containers: [{name: main, args: [z], env: [{name: B, value: b}, {name: A, valueFrom: {}}], "
+            "ports: [{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}]}, {name: c}]}}",
             {
                 "containers": [
-                    {"name": "main", "args": ["z"], "env": [{"name": "A", "value": "2"}, {"name": "B", "value": "b"}]},
+                    {
+                        "name": "main",
+                        "args": ["z"],
+                        "env": [{"name": "A", "valueFrom": {}}, {"name": "B", "value": "b"}],
+                        "ports": [{"containerPort": 53, "protocol": each} for each in ("TCP", "UDP")],
+                    },
                     {"name": "c"},
                 ]
             },
@@ -73,8 +81,8 @@ def test_a_patch_is_for_its_pods_and_a_later_one_goes_first():
         ),
         (
             "deploy.secrets=[{name: key, path: /secrets/key}]",
-            "{spec: {volumes: [{name: key, secret: {secretName: key}}], containers: [{name: main, volumeMounts: "
-            "[{name: key, mountPath: /secrets/key, readOnly: true}]}]}}",
+            "{spec: {volumes: [{name: secret-0, secret: {secretName: key}}], containers: [{name: main, volumeMounts: "
+            "[{name: secret-0, mountPath: /secrets/key, readOnly: true}]}]}}",
         ),
         ("deploy.security_context={fs_group: 5}", "{spec: {securityContext: {fsGroup: 5}}}"),
         (
@@ -102,6 +110,9 @@ def test_the_patch_for_a_key_that_is_none_any_more_is_one_that_loads(override, i
         ("{spec: {containers: [{image: x}]}}", "spec.containers: {image: x} has no `name`"),
         ("{spec: {volumes: {name: x}}}", "spec.volumes: {name: x} is no list"),
         ("[{spec: 3}]", "spec: 3 is no mapping"),
+        ("{spec: null}", "spec: null is no mapping"),
+        ("{spec: {containers: null}}", "spec.containers: null is no list"),
+        ("{spec: {containers: [{name: node}]}}", "has no image, and our own container is called main"),
         ("nowhere.yaml", "nowhere.yaml it cannot be read: No such file"),
     ],
 )
@@ -168,6 +179,25 @@ def test_a_step_of_kubeflow_has_what_kfp_kubernetes_has_and_a_note_of_the_rest()
         "spec.containers.name",
         "spec.priorityClassName",
     ]
+
+
+def test_what_a_step_of_kubeflow_lacks_of_a_mount_is_noted_and_nothing_else_is_lost():
+    patch = (
+        "deploy.pod_patch={spec: {volumes: [{name: k, secret: {secretName: s, defaultMode: 256}}], containers: [{name: "
+        "main, volumeMounts: [{name: k, mountPath: /k/b, subPath: b, readOnly: true}]}]}}"
+    )
+    loaded = load("digits", (*COMMON, *OF_TARGET["kubeflow"], patch), "kubeflow")
+    found = pod_of(loaded.declaration.deploy, "Pusher")[0]
+    assert found["secretAsVolume"] == [{"secretName": "s", "mountPath": "/k/b"}]
+    notes = [note.split()[1] for note in loaded.notes if note.startswith("deploy.pod_patch: ")]
+    assert notes == [f"spec.containers.volumeMounts.{each}" for each in ("defaultMode", "subPath")]
+    nothing = load("digits", (*COMMON, *OF_TARGET["kubeflow"], "deploy.pod_patch={spec: {volumes: null}}"), "kubeflow")
+    assert "pvcMount" not in pod_of(nothing.declaration.deploy, "Pusher")[0]
+
+
+def test_a_patch_of_pods_that_a_training_job_lacks_is_noted():
+    loaded = load("digits", (*OF_TRAINJOB, "deploy.pod_patch={pods: [worker], spec: {priority: 1}}"), "trainjob")
+    assert any("pods: [worker] has no effect: they are Trainer, " in note for note in loaded.notes)
 
 
 def test_vertex_ai_has_no_pods_to_patch():
