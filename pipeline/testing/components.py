@@ -69,8 +69,12 @@ def run_component(component: Callable[..., Any], **arguments: Any) -> Ran:
 
 
 def _importer(name: str, given: Artifact) -> Importer:
-    own, custom = given.mlmd_artifact.properties, given.mlmd_artifact.custom_properties
-    properties = {"properties": build_value_dict(own), "custom_properties": build_value_dict(custom)}
+    own, custom = map(build_value_dict, (given.mlmd_artifact.properties, given.mlmd_artifact.custom_properties))
+    # TFX's Importer takes no others.
+    properties = {
+        "properties": own,
+        "custom_properties": {k: v for k, v in custom.items() if isinstance(v, (int, str))},
+    }
     return Importer(given.uri, type(given), **properties).with_id(f"of_{name}")
 
 

@@ -204,7 +204,7 @@ def hand_over(
     )
     batch, trained = session.Batch(features, np.zeros(4, np.int64)), steps.Trained(str(folder), [], 0)
     training = Training(
-        step=5, options=Optimizer(name="sgd").resolved(), train_steps=10, classes=10, label_smoothing=0.0,
+        step=5, options=Optimizer(name="sgd").resolved(), rate=("", "0.1"), classes=10, label_smoothing=0.0,
         class_weights=[], batch=4, augment=[], normalised_parts=1,
     )  # fmt: skip
     request = {

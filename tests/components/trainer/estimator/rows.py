@@ -9,6 +9,9 @@ import tensorflow as tf
 from tensorflow.python.distribute import collective_util, cross_device_utils
 
 from tfx_estimator.components.trainer.estimator import patches
+from tfx_estimator.model_fn.bridge.estimator import bring_back_estimator
+
+bring_back_estimator()
 
 v1 = tf.compat.v1
 ROWS, PLACES = 5000, (4, 32)

@@ -19,7 +19,7 @@ from tests.pipeline.platforms.training_jobs.cluster import in_pods
 from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, words
 from tests.stack import HERE
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.base.errors import RETRYABLE, DeclarationError
+from tfx_estimator.pipeline.base.errors import RETRYABLE
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
@@ -177,14 +177,12 @@ def test_two_pipelines_share_no_object_name():
 
 
 @pytest.mark.parametrize("scheme", ["gs", "s3"])
-def test_a_lone_chief_may_keep_everything_in_a_bucket(tmp_path, scheme):
-    alone = (OF_TFJOB[0], f"deploy.pipeline_root={scheme}://bucket/runs")
-    _, job = compile_it(tmp_path, "digits", *alone)
-    (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
-    assert container["command"][-2:] == ["--workdir", f"{scheme}://bucket/runs"]
+def test_the_pods_may_keep_everything_in_a_bucket(tmp_path, scheme):
     two = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
-    with pytest.raises(DeclarationError, match="the pods of its cluster exchange files there"):
-        load("digits", (*alone, two), "tfjob")
+    _, job = compile_it(tmp_path, "digits", OF_TFJOB[0], f"deploy.pipeline_root={scheme}://bucket/runs", two)
+    for replicas in job["spec"]["tfReplicaSpecs"].values():
+        (container,) = replicas["template"]["spec"]["containers"]
+        assert container["command"][-2:] == ["--workdir", f"{scheme}://bucket/runs"]
 
 
 def test_the_declaration_is_not_overwritten(tmp_path, monkeypatch, cli):
