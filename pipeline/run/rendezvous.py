@@ -165,7 +165,8 @@ class StoredRendezvous(Rendezvous):
         """As in a folder."""
         from tfx_estimator.components.trainer.supervisor import stored
 
-        self._at, job = _asked(lambda: stored.load(path), (0.0, None))
+        gone: tuple[float, Optional[Job]] = (0.0, None)
+        self._at, job = _asked(lambda: stored.load(path), gone)
         return job
 
     def enter(self, path: str, task: str, logs: str) -> None:
