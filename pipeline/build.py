@@ -33,6 +33,7 @@ from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.table_preprocessing import MOST_WORDS
 from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.blessed_training import BlessedTraining, find_blessed
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.data import TransformSection
@@ -43,6 +44,8 @@ from tfx_estimator.pipeline.ingestion import ingest
 from tfx_estimator.pipeline.platforms.registry import BY_NAME, resolve
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+
+logger = get_logger("run")
 
 
 def create_pipeline(
@@ -103,6 +106,10 @@ def create_pipeline(
         blessed = find_blessed(folders.metadata, declaration.name, dataclasses.asdict(task), days[-1])
     if transform.analyzers and blessed:
         custom_config[FROZEN] = _frozen(blessed, custom_config, transform, task)
+        logger.info(f"the analyzers are those of day {blessed.day}", extra=STAYS)
+    elif transform.analyzers:
+        text = "the analyzers are made anew: no blessed model of an earlier day, with this label and classes, is here"
+        logger.info(text, extra=STAYS)
     transform_graph = Transform(
         examples=examples,
         schema=schema,

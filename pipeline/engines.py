@@ -38,7 +38,7 @@ class PortableRunner(portable_runner.PortableRunner):
         except grpc.RpcError as error:
             # Its text has several lines.
             raise TfxEstimatorError(
-                f"Beam's job server fails: {getattr(error, 'details', str)()}",
+                f"Beam's job server fails: {error.details() if hasattr(error, 'details') else error}",
                 expected="a job server of this version of Beam, or a near one, that reaches its engine",
                 todo="see the job server's lines in the log",
             ) from error

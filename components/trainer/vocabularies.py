@@ -91,7 +91,9 @@ def read_vocabularies(transform_graph: str) -> dict[str, Vocabulary]:
     for column, spec in output.raw_feature_spec().items():
         for known in words.values():
             for feature, value in _answers(layer, column, spec, known).items():
-                if numbered := _numbering(value, known, sizes.get(feature, 0)):
+                numbered = _numbering(value, known, sizes.get(feature, 0))
+                # A vocabulary may begin with all words of another one.
+                if numbered and (feature not in found or len(known) > len(found[feature].words)):
                     found[feature] = numbered
     of_features = {each.words for each in found.values()}
     return found | {

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,8 +93,9 @@ def grow(today: str, files: Mapping[str, str], frozen: Frozen) -> str:
     Returns:
         The copy: a folder of a transform graph.
     """
-    place = f"{today}-frozen"
-    shutil.copytree(frozen.graph, place)
+    # An engine may do this twice.
+    place = tempfile.mkdtemp(prefix="frozen-", dir=os.path.dirname(today))
+    shutil.copytree(frozen.graph, place, dirs_exist_ok=True)
     features = read_vocabularies(place)
     for name, file in _assets(place).items():
         path = os.path.join(place, _MODEL, "assets", file)
@@ -108,7 +110,9 @@ def grow(today: str, files: Mapping[str, str], frozen: Frozen) -> str:
         ):
             continue
         found = _words(os.path.join(today, "assets", files[name]))
-        new = [word for word in found if word not in seen][: max(0, (frozen.most or len(found)) - len(known))]
+        room = max(0, (frozen.most or len(found)) - len(known))
+        # by_schema writes a word that no data have where there is none.
+        new = [word for word in found if word not in seen and word[:1] != b"\x01"][:room]
         with open(path, "ab") as words:
             words.writelines(word + b"\n" for word in new)
     _tell_sizes(place)

@@ -74,6 +74,8 @@ def task(declaration: Declaration, kept: str = "") -> Task:
     if column and reading and declaration.transform.of_table().target in _BUILT_IN:
         are_classes = kind != REGRESSION
         values = {*column.values} if reading.is_whole else scan_label(reading, column.name, are_classes)
+        if are_classes and column.kind != "bytes" and not data.schema:
+            schema.check_classes(kept, reading, column.name, values)
         values |= schema.classes_of(data.schema or kept, column.name)
         names = _in_order(values, column.kind != "bytes") if are_classes else ()
         kind = CLASSES if data.task is None and len(names) > 2 else kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,26 @@ def check_kept(place: str, reading: TableReading) -> None:
         DataError: A column is gone, new or of another kind; or the file is no schema.
     """
     if found := compare_kept(place, reading):
-        raise DataValidationError(
-            one_line(f"{reading.place} is another table than before: {listed(found)}"),
-            expected=one_line(f"the columns of {place}, which an earlier run inferred"),
-            todo=one_line(f"{way_out(place)}, then run the pipeline again"),
-        )
+        raise _another(place, reading, found)
+
+
+def check_classes(place: str, reading: TableReading, label: str, values: Iterable[str]) -> None:
+    """Checks all values of a label of numbers against the classes of a kept schema, which a new one would renumber.
+
+    Raises:
+        DataError: One is new.
+    """
+    known = {*map(float, classes_of(place, label))}
+    if new := sorted({*map(float, values)} - known) if known else []:
+        raise _another(place, reading, [f"column {label} holds '{new[0]:.15g}', which is a new class"])
+
+
+def _another(place: str, reading: TableReading, found: list[str]) -> DataValidationError:
+    return DataValidationError(
+        one_line(f"{reading.place} is another table than before: {listed(found)}"),
+        expected=one_line(f"the columns of {place}, which an earlier run inferred"),
+        todo=one_line(f"{way_out(place)}, then run the pipeline again"),
+    )
 
 
 def compare_kept(place: str, reading: TableReading) -> list[str]:
@@ -122,6 +137,6 @@ def _differences(schema: Any, reading: TableReading) -> Iterator[str]:
             cell = next((cell for cell in column.values if kind_of(cell) == column.kind), next(iter(column.values), ""))
             yield f"column {column.name} holds {WORDS[column.kind]} ({cell!r}), not {WORDS[kind]}"
             continue
-        classes = {*map(float, _classes_of(known))}
+        classes = {*map(float, _classes_of(known))} if column.kind != BYTES else set()
         if other := [cell for cell in column.values if classes and float(cell) not in classes]:
             yield f"column {column.name} holds {other[0]!r}, which is a new class"

@@ -194,3 +194,17 @@ def test_the_transform_graph_tells_which_feature_numbers_which_words():
     # Two columns decide it.
     (crossed,) = [each for each in found.values() if not each.is_feature]
     assert b"A7" in crossed.words
+
+
+@pytest.mark.parametrize("longer", ["a", "z"])
+def test_a_vocabulary_that_begins_as_another_one_is_not_taken_for_it(longer):
+    def preprocess(inputs: dict) -> dict:
+        each = inputs.items()
+        return {f"{name}_xf": tft.compute_and_apply_vocabulary(words, num_oov_buckets=1) for name, words in each}
+
+    words = {longer: "nnnyym", "m": "nnnnyy"}
+    rows = [{name: each[row] for name, each in words.items()} for row in range(6)]
+    schema = tft.DatasetMetadata.from_feature_spec(dict.fromkeys(words, tf.io.FixedLenFeature([], tf.string))).schema
+    found = read_vocabularies(testing.artifact("TransformGraph", (preprocess, rows, schema)).uri)
+    assert (found[f"{longer}_xf"].words, found[f"{longer}_xf"].others) == ((b"n", b"y", b"m"), 1)
+    assert (found["m_xf"].words, found["m_xf"].others) == ((b"n", b"y"), 1)

@@ -100,3 +100,8 @@ def test_a_number_of_the_label_stays_a_class_too_and_a_new_one_is_told(tmp_path)
     declare("0124" * 9, "data.task=classes")
     with refused(DataValidationError, "column y holds '4', which is a new class", todo=str(kept)):
         check_kept(str(kept), read_table(str(tmp_path / "t.csv")))
+    # Behind the rows that are read first, too.
+    late = declare("0123" * 6000 + "4", "data.task=classes")
+    check_kept(str(kept), read_table(str(tmp_path / "t.csv")))
+    with refused(DataValidationError, "column y holds '4', which is a new class", todo=str(kept)):
+        task(late, str(kept))
